@@ -1,0 +1,95 @@
+//! One entry of the log, and what a subscriber asks for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::PublicState;
+use crate::types::{ExecutionId, FlowId, LaneId, Namespace, TimestampMs};
+
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $variant:ident = $word:literal;)+) => {
+        /// What happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum EventType { $($(#[$doc])* $variant),+ }
+
+        impl EventType {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some(Self::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+event_types! {
+    Submitted = "submitted";
+    Claimed = "claimed";
+    Completed = "completed";
+    Failed = "failed";
+    Cancelled = "cancelled";
+    Expired = "expired";
+    Skipped = "skipped";
+    RetryScheduled = "retry_scheduled";
+    Delayed = "delayed";
+    /// A delay or a back-off is over.
+    Ready = "ready";
+    LeaseExpired = "lease_expired";
+    LeaseRevoked = "lease_revoked";
+    PriorityChanged = "priority_changed";
+    Replayed = "replayed";
+    Rescheduled = "rescheduled";
+    TagsChanged = "tags_changed";
+    Held = "held";
+    FlowCancelRequested = "flow_cancel_requested";
+    LanePaused = "lane_paused";
+    LaneResumed = "lane_resumed";
+}
+
+impl EventType {
+    /// Whether an execution ended with this event.
+    pub fn is_finish(self) -> bool {
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Cancelled | Self::Expired | Self::Skipped
+        )
+    }
+}
+
+/// One accepted transition.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// Resuming a subscription here yields the next event.
+    pub cursor: String,
+    pub at: TimestampMs,
+    pub event_type: EventType,
+    pub namespace: Namespace,
+    pub lane_id: Option<LaneId>,
+    pub execution_kind: Option<String>,
+    pub execution_id: Option<ExecutionId>,
+    pub flow_id: Option<FlowId>,
+    pub from: Option<PublicState>,
+    pub to: Option<PublicState>,
+    /// Counts the execution's transitions from 1, without holes.
+    pub version: u64,
+    pub attempt_index: u32,
+    pub lease_epoch: u64,
+    /// The worker instance or the person that caused it, where known.
+    pub by: Option<String>,
+    pub details: serde_json::Value,
+}
+
+/// Which events a subscriber wants; an absent part means all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventFilter {
+    pub namespace: Option<Namespace>,
+    pub lane_id: Option<LaneId>,
+    pub execution_kind: Option<String>,
+    pub flow_id: Option<FlowId>,
+    pub event_types: Vec<EventType>,
+}

@@ -1,0 +1,25 @@
+//! Arguments and answers of the operations, as plain values.
+
+mod event;
+mod operator;
+mod read;
+mod submit;
+mod worker;
+
+pub use event::{Event, EventFilter, EventType};
+pub use operator::{
+    CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
+    ChangePriorityArgs, ChangePriorityResult, PauseLaneArgs, ReplayExecutionArgs,
+    ReplayExecutionResult, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, SetTagsArgs,
+};
+pub use read::{
+    AttemptSnapshot, Durability, ExecutionPage, ExecutionSnapshot, ExecutionSummary, Explanation,
+    LaneCounts, LaneSnapshot, LeaseSnapshot, ListExecutionsArgs, ListOrder, ProgressSnapshot,
+};
+pub use submit::{
+    CreateExecutionArgs, CreateExecutionResult, Idempotency, IdempotencyScope, Submission,
+    SubmitOutcome,
+};
+pub use worker::{
+    ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome,
+};

@@ -1,0 +1,111 @@
+//! What operators ask and are told.
+
+use std::collections::BTreeMap;
+
+use crate::state::PublicState;
+use crate::types::{
+    AttemptId, CancelSource, ExecutionId, FlowId, LaneId, LeaseEpoch, LeaseId, TimestampMs,
+    WorkerInstanceId,
+};
+
+#[derive(Clone, Debug)]
+pub struct CancelExecutionArgs {
+    pub execution_id: ExecutionId,
+    pub reason: String,
+    pub source: CancelSource,
+    pub lease_id: Option<LeaseId>,
+    pub lease_epoch: Option<LeaseEpoch>,
+    pub attempt_id: Option<AttemptId>,
+    pub now: TimestampMs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelExecutionResult {
+    Cancelled { execution_id: ExecutionId, public_state: PublicState },
+}
+
+#[derive(Clone, Debug)]
+pub struct RevokeLeaseArgs {
+    pub execution_id: ExecutionId,
+    pub expected_lease_id: Option<String>,
+    pub worker_instance_id: WorkerInstanceId,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RevokeLeaseResult {
+    Revoked { lease_id: String, lease_epoch: String },
+    AlreadySatisfied { reason: String },
+}
+
+#[derive(Clone, Debug)]
+pub struct ChangePriorityArgs {
+    pub execution_id: ExecutionId,
+    pub new_priority: i32,
+    pub lane_id: LaneId,
+    pub now: TimestampMs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangePriorityResult {
+    Changed { execution_id: ExecutionId },
+}
+
+#[derive(Clone, Debug)]
+pub struct ReplayExecutionArgs {
+    pub execution_id: ExecutionId,
+    pub now: TimestampMs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplayExecutionResult {
+    Replayed { public_state: PublicState },
+}
+
+#[derive(Clone, Debug)]
+pub struct CancelFlowArgs {
+    pub flow_id: FlowId,
+    pub reason: String,
+    pub cancellation_policy: String,
+    pub now: TimestampMs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelFlowHeader {
+    Cancelled {
+        cancellation_policy: String,
+        member_execution_ids: Vec<String>,
+    },
+    AlreadyTerminal {
+        stored_cancellation_policy: Option<String>,
+        stored_cancel_reason: Option<String>,
+        member_execution_ids: Vec<String>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CancelFlowResult {
+    Cancelled { cancellation_policy: String, member_execution_ids: Vec<String> },
+}
+
+/// Moves the moment at which a waiting execution may be handed out.
+#[derive(Clone, Debug)]
+pub struct RescheduleArgs {
+    pub execution_id: ExecutionId,
+    /// From now; zero makes it eligible at once.
+    pub delay: std::time::Duration,
+}
+
+/// Merges into an execution's tags; a `None` removes the tag.
+#[derive(Clone, Debug)]
+pub struct SetTagsArgs {
+    pub execution_id: ExecutionId,
+    pub tags: BTreeMap<String, Option<String>>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PauseLaneArgs {
+    pub lane_id: LaneId,
+    pub reason: String,
+    pub by: String,
+}

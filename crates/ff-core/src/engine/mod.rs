@@ -1,0 +1,165 @@
+//! The shell around the pure core: it batches, waits, sweeps and serves subscriptions.
+
+mod batcher;
+pub mod clock;
+mod cursor;
+mod prepare;
+mod subscription;
+mod sweeper;
+
+pub use batcher::pump;
+pub use cursor::Cursor;
+pub use prepare::{prepare_create, prepare_submission};
+pub(crate) use prepare::{check_bytes, check_duration, check_tag_key, check_text};
+pub use subscription::{StartAt, Subscription};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use crate::engine_error::{EngineError, StoreError};
+use crate::limits::{self, Limits};
+use crate::operations::execution::{Claim, Grant};
+use crate::operations::timer::{Retain, Retention, Sweep};
+use crate::operations::Operation;
+use crate::store::{Job, Query, Rows, Store};
+use crate::types::Namespace;
+
+/// How an engine behaves, whatever its store.
+#[derive(Clone, Debug, Default)]
+pub struct EngineConfig {
+    pub limits: Limits,
+    pub retention: Retention,
+}
+
+/// The door to one store. Cheap to use from many tasks at once.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    queue: mpsc::Sender<Job>,
+    config: EngineConfig,
+}
+
+/// The receiving end of an engine's queue, for whoever runs [`pump`].
+pub type Queue = mpsc::Receiver<Job>;
+
+const SWEEP_TIMERS: usize = 200;
+const RETAIN_EVENTS: usize = 500;
+
+impl Engine {
+    /// An engine and the queue that something must pump into the store.
+    pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> (Self, Queue) {
+        let (queue, waiting) = mpsc::channel(config.limits.queue);
+        (Self { store, queue, config }, waiting)
+    }
+
+    /// An engine whose queue is pumped by a task, with its own sweeper.
+    pub fn start(store: Arc<dyn Store>, config: EngineConfig) -> Arc<Self> {
+        let batch = config.limits.batch;
+        let (engine, queue) = Self::new(store.clone(), config);
+        tokio::spawn(pump(store, queue, batch));
+        let engine = Arc::new(engine);
+        engine.spawn_sweeper();
+        engine
+    }
+
+    /// Starts the task that fires timers; it ends when the engine is dropped.
+    pub fn spawn_sweeper(self: &Arc<Self>) {
+        tokio::spawn(sweeper::sweep(Arc::downgrade(self)));
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Runs one operation and answers once it is committed.
+    pub async fn run<O: Operation>(
+        &self,
+        scope: Option<&Namespace>,
+        operation: O,
+    ) -> Result<O::Reply, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        let job = Job::new(operation, scope.cloned(), reply);
+        self.queue.try_send(job).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => EngineError::ResourceExhausted {
+                pool: "writer",
+                max: self.config.limits.queue,
+                retry_after_ms: Some(50),
+            },
+            mpsc::error::TrySendError::Closed(_) => self.store_error(StoreError::Closed),
+        })?;
+        // A writer that dies with the job in hand may have committed it.
+        answer.await.unwrap_or_else(|_| {
+            let detail = "the writer stopped before it answered".to_owned();
+            Err(self.store_error(StoreError::Unknown(detail)))
+        })
+    }
+
+    pub async fn query(&self, query: Query) -> Result<Rows, EngineError> {
+        self.store.query(query).await.map_err(|error| self.store_error(error))
+    }
+
+    /// Claims, and waits for work if there is none yet.
+    pub async fn claim(
+        &self,
+        scope: Option<&Namespace>,
+        wait: Duration,
+        claim: impl Fn() -> Claim,
+    ) -> Result<Vec<Grant>, EngineError> {
+        let deadline = Instant::now() + wait.min(limits::HORIZON);
+        loop {
+            let operation = claim();
+            let waiter = self.store.listen().wait_for_work(&operation.lanes);
+            let grants = self.run(scope, operation).await?;
+            if !grants.is_empty() {
+                waiter.satisfied();
+                return Ok(grants);
+            }
+            if wait.is_zero() || Instant::now() >= deadline {
+                return Ok(grants);
+            }
+            // A ring may be lost, so a waiting claim also looks from time to time.
+            let look_again = Instant::now() + poll_interval();
+            tokio::select! {
+                () = waiter.rung() => {}
+                () = tokio::time::sleep_until(look_again.min(deadline)) => {}
+            }
+        }
+    }
+
+    /// Fires every timer that is due and forgets what is past retention.
+    pub async fn sweep(&self) -> Result<usize, EngineError> {
+        let mut total = 0;
+        loop {
+            let entropy = fastrand::u64(..);
+            let swept = self.run(None, Sweep { limit: SWEEP_TIMERS, entropy }).await?;
+            total += swept;
+            if swept < SWEEP_TIMERS {
+                break;
+            }
+        }
+        while let Some(scan) = self.config.retention.scan(RETAIN_EVENTS) {
+            let retired = self.run(None, Retain { scan }).await?;
+            total += retired;
+            if retired < RETAIN_EVENTS {
+                break;
+            }
+        }
+        Ok(total)
+    }
+
+    pub(crate) fn store_error(&self, error: StoreError) -> EngineError {
+        error.into_engine_error(self.store.name())
+    }
+}
+
+/// How long a waiter trusts the bells: long enough to cost nothing, with jitter so that many
+/// waiters do not look at the same moment.
+fn poll_interval() -> Duration {
+    Duration::from_millis(fastrand::u64(15_000..25_000))
+}

@@ -1,0 +1,307 @@
+//! Checks what callers submit, before it reaches the queue, and turns it into rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::capability;
+use crate::contracts::{CreateExecutionArgs, Idempotency, IdempotencyScope, Submission};
+use crate::engine_error::{EngineError, ValidationKind};
+use crate::limits::{self, Limits};
+use crate::operations::execution::{CreateExecution, PreparedSubmission};
+use crate::policy::{Backoff, DEFAULT_IDEMPOTENCY_TTL_MS, ExecutionPolicy};
+use crate::rows::{Blob, ExecutionRow};
+use crate::state::{
+    AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState, PublicState,
+};
+use crate::types::{ExecutionKey, Namespace, TimestampMs};
+
+/// A submission as the row it will become. `partition` is where an engine-made identity lives.
+pub fn prepare_submission(
+    item: Submission,
+    limits: &Limits,
+    scope: Option<&Namespace>,
+    partition: u16,
+) -> Result<PreparedSubmission, EngineError> {
+    check_scope(&item.namespace, scope)?;
+    item.namespace.check().map_err(invalid)?;
+    item.lane_id.check().map_err(invalid)?;
+    check_text("execution kind", &item.execution_kind, 1, limits::KIND_BYTES)?;
+    check_text("creator identity", &item.creator_identity, 0, limits::NAME_BYTES)?;
+    check_text(
+        "payload encoding",
+        item.payload_encoding.as_deref().unwrap_or_default(),
+        0,
+        limits::NAME_BYTES,
+    )?;
+    check_bytes("payload", item.input_payload.len(), limits)?;
+    check_tags(&item.tags)?;
+    check_duration("delay", item.delay)?;
+    check_duration("deadline", item.deadline)?;
+    let policy = item.policy.as_ref().map(check_policy).transpose()?;
+    let fingerprint = item.idempotency.as_ref().map(|_| fingerprint(&item)).unwrap_or_default();
+    let key_ttl = key_ttl(item.idempotency.as_ref(), item.policy.as_ref())?;
+    let deadline = item.deadline.or_else(|| {
+        let policy = item.policy.as_ref()?;
+        policy.timeout_policy.execution_deadline_ms.map(Duration::from_millis)
+    });
+    let capability_class = match &item.policy {
+        Some(policy) => capability::class(&policy.routing_requirements.required_capabilities)?,
+        None => String::new(),
+    };
+    let fresh_id = item.execution_id.is_none();
+    let fresh = || ExecutionKey { partition, id: Uuid::now_v7() };
+    let key = item.execution_id.as_ref().map_or_else(fresh, ExecutionKey::from);
+    let holds_key = item.idempotency.is_some() && key_ttl.is_none();
+    let row = ExecutionRow {
+        idempotency_key: item.idempotency.map(|own| own.key.into()),
+        policy,
+        capability_class: capability_class.into(),
+        tags: tags_json(&item.tags),
+        payload: Blob::Here(item.input_payload.into()),
+        payload_encoding: item.payload_encoding.map(Into::into),
+        priority: item.priority.clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX),
+        holds_key,
+        ..blank_row(
+            key,
+            item.namespace.0.into(),
+            item.lane_id.0.into(),
+            item.execution_kind.into(),
+            item.creator_identity.into(),
+        )
+    };
+    Ok(PreparedSubmission { row, fresh_id, fingerprint, key_ttl, delay: item.delay, deadline })
+}
+
+/// The contract's way to submit: the same checks, instants for times, phase `submitted`.
+pub fn prepare_create(
+    args: CreateExecutionArgs,
+    limits: &Limits,
+    scope: Option<&Namespace>,
+) -> Result<CreateExecution, EngineError> {
+    let scope_of_key = IdempotencyScope::Default;
+    let submission = Submission {
+        execution_id: Some(args.execution_id),
+        namespace: args.namespace,
+        lane_id: args.lane_id,
+        execution_kind: args.execution_kind,
+        input_payload: args.input_payload,
+        payload_encoding: args.payload_encoding,
+        priority: args.priority,
+        creator_identity: args.creator_identity,
+        idempotency: args.idempotency_key.map(|key| Idempotency { key, scope: scope_of_key }),
+        tags: args.tags.into_iter().collect(),
+        policy: args.policy,
+        delay: None,
+        deadline: None,
+    };
+    let mut item = prepare_submission(submission, limits, scope, 0)?;
+    item.row.phase = LifecyclePhase::Submitted;
+    Ok(CreateExecution {
+        item,
+        delay_until: args.delay_until,
+        deadline_at: args.execution_deadline_at,
+    })
+}
+
+fn blank_row(
+    key: ExecutionKey,
+    namespace: Arc<str>,
+    lane: Arc<str>,
+    kind: Arc<str>,
+    creator: Arc<str>,
+) -> ExecutionRow {
+    ExecutionRow {
+        key,
+        flow_id: None,
+        namespace,
+        lane,
+        kind,
+        payload: Blob::Absent,
+        payload_encoding: None,
+        creator,
+        idempotency_key: None,
+        policy: None,
+        capability_class: "".into(),
+        created_at: TimestampMs(0),
+        priority: 0,
+        tags: "{}".into(),
+        attempt_index: 0,
+        phase: LifecyclePhase::Runnable,
+        ownership: OwnershipState::Unowned,
+        eligibility: EligibilityState::EligibleNow,
+        public_state: PublicState::Waiting,
+        attempt_state: AttemptState::PendingFirstAttempt,
+        blocking: BlockingReason::WaitingForWorker,
+        not_before: None,
+        deadline_at: None,
+        started_at: None,
+        terminal_at: None,
+        result: Blob::Absent,
+        failure_reason: None,
+        failure_category: None,
+        cancellation_reason: None,
+        cancelled_by: None,
+        retry_count: 0,
+        reclaim_count: 0,
+        holds_key: false,
+        lease_epoch: 0,
+        version: 0,
+        raw_fields: "{}".into(),
+    }
+}
+
+fn invalid(error: impl ToString) -> EngineError {
+    EngineError::invalid(error.to_string())
+}
+
+fn check_scope(namespace: &Namespace, scope: Option<&Namespace>) -> Result<(), EngineError> {
+    match scope {
+        Some(scope) if scope != namespace => {
+            Err(EngineError::invalid("the submission names a namespace that is not the caller's"))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn check_text(
+    what: &str,
+    text: &str,
+    min: usize,
+    max: usize,
+) -> Result<(), EngineError> {
+    if text.len() < min {
+        return Err(EngineError::invalid(format!("{what} is empty")));
+    }
+    if text.len() > max {
+        let detail = format!("{what} is {} bytes long, the limit is {max}", text.len());
+        return Err(EngineError::invalid(detail));
+    }
+    // Postgres cannot store it, and no backend may accept what another refuses.
+    if text.contains('\0') {
+        return Err(EngineError::invalid(format!("{what} contains a NUL character")));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_bytes(what: &str, len: usize, limits: &Limits) -> Result<(), EngineError> {
+    if len <= limits.payload_bytes {
+        return Ok(());
+    }
+    let detail = format!("{what} is {len} bytes long, the limit is {}", limits.payload_bytes);
+    Err(EngineError::validation(ValidationKind::PayloadTooLarge, detail))
+}
+
+pub(crate) fn check_duration(what: &str, given: Option<Duration>) -> Result<(), EngineError> {
+    match given {
+        Some(given) if given > limits::HORIZON => {
+            Err(EngineError::invalid(format!("{what} is longer than ten years")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_tags(tags: &BTreeMap<String, String>) -> Result<(), EngineError> {
+    if tags.len() > limits::TAGS {
+        let detail = format!("{} tags, the limit is {}", tags.len(), limits::TAGS);
+        return Err(EngineError::invalid(detail));
+    }
+    tags.iter().try_for_each(|(key, value)| {
+        check_tag_key(key)?;
+        check_text("tag value", value, 0, limits::TAG_VALUE_BYTES)
+    })
+}
+
+/// A lower-case namespace, a dot, and a name.
+pub(crate) fn check_tag_key(key: &str) -> Result<(), EngineError> {
+    let word = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_';
+    let shape = key.split_once('.').is_some_and(|(namespace, name)| {
+        namespace.starts_with(|c: char| c.is_ascii_lowercase())
+            && namespace.bytes().all(word)
+            && !name.is_empty()
+            && !name.starts_with('.')
+            && name.bytes().all(|c| word(c) || c == b'.')
+    });
+    if shape && key.len() <= limits::TAG_KEY_BYTES {
+        return Ok(());
+    }
+    let shown: String = key.chars().take(limits::TAG_KEY_BYTES).collect();
+    let detail = format!("tag key {shown:?} must look like `team.name`, in lower case");
+    Err(EngineError::validation(ValidationKind::InvalidTagKey, detail))
+}
+
+fn check_policy(policy: &ExecutionPolicy) -> Result<Arc<str>, EngineError> {
+    let refuse = |detail: String| {
+        Err(EngineError::validation(ValidationKind::InvalidPolicyJson, detail))
+    };
+    if let Backoff::Exponential { multiplier, .. } = policy.retry_policy.backoff
+        && !multiplier.is_finite()
+    {
+        return refuse("the back-off multiplier is not a finite number".into());
+    }
+    let json = serde_json::to_string(policy).map_err(invalid)?;
+    if json.len() > limits::POLICY_BYTES || json.contains("\\u0000") {
+        return refuse(format!("the policy is larger than {} bytes", limits::POLICY_BYTES));
+    }
+    let deadline = policy.timeout_policy.execution_deadline_ms.map(Duration::from_millis);
+    check_duration("the policy's deadline", deadline)?;
+    let timeout = policy.timeout_policy.attempt_timeout_ms.map(Duration::from_millis);
+    check_duration("the policy's attempt timeout", timeout)?;
+    Ok(json.into())
+}
+
+fn key_ttl(
+    idempotency: Option<&Idempotency>,
+    policy: Option<&ExecutionPolicy>,
+) -> Result<Option<Duration>, EngineError> {
+    let Some(own) = idempotency else { return Ok(None) };
+    check_text("idempotency key", &own.key, 1, limits::IDEMPOTENCY_KEY_BYTES)?;
+    let ttl = match own.scope {
+        IdempotencyScope::UntilFinished => None,
+        IdempotencyScope::Ttl(ttl) => Some(ttl),
+        IdempotencyScope::Default => {
+            let window = policy.and_then(|policy| policy.dedup_window_ms);
+            Some(Duration::from_millis(window.unwrap_or(DEFAULT_IDEMPOTENCY_TTL_MS)))
+        }
+    };
+    check_duration("the idempotency key's lifetime", ttl)?;
+    Ok(ttl)
+}
+
+fn tags_json(tags: &BTreeMap<String, String>) -> Arc<str> {
+    if tags.is_empty() { "{}".into() } else { serde_json::json!(tags).to_string().into() }
+}
+
+/// What makes two submissions the same work.
+fn fingerprint(item: &Submission) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    let encoding = item.payload_encoding.as_deref().unwrap_or_default();
+    for part in [
+        item.lane_id.as_str().as_bytes(),
+        item.execution_kind.as_bytes(),
+        encoding.as_bytes(),
+        &item.input_payload,
+    ] {
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag_keys() {
+        for good in ["a.b", "team.cost_center", "x1._y", "a.b.c"] {
+            assert!(check_tag_key(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a", ".b", "a.", "A.b", "a.B", "1a.b", "a..b", "a.b c", "a-b.c"] {
+            assert!(check_tag_key(bad).is_err(), "{bad}");
+        }
+    }
+}

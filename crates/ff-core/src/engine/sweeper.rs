@@ -1,0 +1,65 @@
+//! Sleeps until the next timer is due, fires what is due, and sleeps again.
+//!
+//! An idle engine therefore reads a few times a minute and writes nothing.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use super::Engine;
+use crate::store::Query;
+use crate::types::TimestampMs;
+
+/// How long to sleep when nothing is known to be due: bells are hints, so it looks anyway.
+const LONGEST_REST: Duration = Duration::from_secs(20);
+/// How long to wait after a failure, so that a broken store is not hammered.
+const REST_AFTER_ERROR: Duration = Duration::from_millis(500);
+
+pub(super) async fn sweep(engine: Weak<Engine>) {
+    loop {
+        let Some(rest) = look(&engine).await else { return };
+        let Some((store, mut timers)) = engine.upgrade().map(|engine| {
+            let timers = engine.store.listen().timers();
+            (engine.store.clone(), timers)
+        }) else {
+            return;
+        };
+        let sooner = async {
+            let due = rest.map_or(TimestampMs(i64::MAX), |rest| rest);
+            let _ = timers.wait_for(|armed| armed.is_some_and(|at| at < due)).await;
+        };
+        let due = async {
+            match rest {
+                Some(at) => store.sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = sooner => {}
+            () = due => {}
+            () = tokio::time::sleep(LONGEST_REST) => {}
+        }
+    }
+}
+
+/// Fires what is due and says when to come back; nothing if the engine is gone.
+async fn look(engine: &Weak<Engine>) -> Option<Option<TimestampMs>> {
+    let engine = engine.upgrade()?;
+    engine.store.listen().clear_timers();
+    let scan = engine.config.retention.scan(1);
+    let next_due = match engine.query(Query::NextDue(scan)).await {
+        Ok(rows) => rows.next_due,
+        Err(error) => return Some(Some(after_error(&engine, &error))),
+    };
+    if next_due.is_none_or(|due| due > engine.store.now()) {
+        return Some(next_due);
+    }
+    match engine.sweep().await {
+        Ok(_) => Some(Some(engine.store.now())),
+        Err(error) => Some(Some(after_error(&engine, &error))),
+    }
+}
+
+fn after_error(engine: &Engine, error: &crate::engine_error::EngineError) -> TimestampMs {
+    tracing::warn!(%error, "the sweeper could not work; it will try again");
+    engine.store.now().after(REST_AFTER_ERROR)
+}

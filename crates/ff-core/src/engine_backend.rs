@@ -1,0 +1,517 @@
+//! The trait that callers hold. Its provided bodies are the implementation: a backend supplies an
+//! engine over its store, and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use crate::backend::{CancelFlowPolicy, CancelFlowWait, CapabilitySet, ClaimPolicy, Handle};
+use crate::capability;
+use crate::contracts::{
+    CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
+    ChangePriorityArgs, ChangePriorityResult, ClaimArgs, ClaimedExecution, CreateExecutionArgs,
+    CreateExecutionResult, Event, EventFilter, ExecutionPage, ExecutionSnapshot, Explanation,
+    FailArgs, FailOutcome, LaneCounts, LaneSnapshot, ListExecutionsArgs, PauseLaneArgs,
+    RenewOutcome, ReplayExecutionArgs, ReplayExecutionResult, RescheduleArgs, RevokeLeaseArgs,
+    RevokeLeaseResult, SetTagsArgs, Submission, SubmitOutcome,
+};
+use crate::engine::{
+    Engine, StartAt, Subscription, check_bytes, check_duration, check_tag_key, check_text,
+    prepare_create, prepare_submission,
+};
+use crate::engine_error::EngineError;
+use crate::limits;
+use crate::operations::admin::{PauseLane, ResumeLane};
+use crate::operations::execution::{
+    CancelExecution, CancelHeld, ChangePriority, Claim, Complete, Delay, Fail, Grant, Progress,
+    Renew, ReplayExecution, Reschedule, RevokeLease, SetTags, Submit,
+};
+use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
+use crate::rows::{Blob, ExecutionRow, FlowKey};
+use crate::state::{LifecyclePhase, PublicState};
+use crate::store::{ListQuery, Query, Rows};
+use crate::types::{
+    ExecutionId, ExecutionKey, FlowId, LaneId, LeaseEpoch, Namespace, TimestampMs,
+};
+use crate::views;
+
+#[async_trait]
+pub trait EngineBackend: Send + Sync + 'static {
+    fn engine(&self) -> &Engine;
+
+    /// If set, executions and flows of other namespaces do not exist for this caller.
+    fn scope(&self) -> Option<&Namespace> {
+        None
+    }
+
+    // Submitting.
+
+    /// Accepts one execution under a chosen identity.
+    async fn create_execution(
+        &self,
+        args: CreateExecutionArgs,
+    ) -> Result<CreateExecutionResult, EngineError> {
+        let engine = self.engine();
+        let operation = prepare_create(args, &engine.config().limits, self.scope())?;
+        engine.run(self.scope(), operation).await
+    }
+
+    /// Accepts up to 10,000 pieces of work in one transaction, each with its own outcome.
+    async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
+        let engine = self.engine();
+        check_count("submissions", items.len(), limits::SUBMIT_BATCH)?;
+        let prepare = |item: Submission| {
+            let partition = engine.store().solo_partition(&item.lane_id);
+            prepare_submission(item, &engine.config().limits, self.scope(), partition)
+                .map_err(|error| std::sync::Mutex::new(Some(error)))
+        };
+        let items = items.into_iter().map(prepare).collect();
+        engine.run(self.scope(), Submit { items }).await
+    }
+
+    // Working.
+
+    /// Claims one execution of one lane.
+    async fn claim(
+        &self,
+        lane: &LaneId,
+        capabilities: &CapabilitySet,
+        policy: ClaimPolicy,
+    ) -> Result<Option<Handle>, EngineError> {
+        let args = ClaimArgs {
+            lanes: vec![lane.clone()],
+            capabilities: capabilities.clone(),
+            worker_id: policy.worker_id,
+            worker_instance_id: policy.worker_instance_id,
+            lease_ttl_ms: policy.lease_ttl_ms,
+            max: 1,
+            wait: policy.max_wait.unwrap_or_default(),
+        };
+        let grants = claim_grants(self.engine(), self.scope(), args).await?;
+        Ok(grants.into_iter().next().map(|grant| grant.handle))
+    }
+
+    /// Claims up to `max` executions of any of several lanes, with all that a worker needs.
+    async fn claim_many(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {
+        let grants = claim_grants(self.engine(), self.scope(), args).await?;
+        claimed(self.engine(), grants).await
+    }
+
+    /// Keeps leases; each handle is told whether it still holds.
+    async fn renew_many(&self, handles: &[Handle]) -> Result<Vec<RenewOutcome>, EngineError> {
+        check_count("handles", handles.len(), limits::RENEW_BATCH)?;
+        self.engine().run(self.scope(), Renew { handles: handles.to_vec() }).await
+    }
+
+    async fn progress(
+        &self,
+        handle: &Handle,
+        percent: Option<u8>,
+        message: Option<String>,
+    ) -> Result<(), EngineError> {
+        if percent.is_some_and(|percent| percent > 100) {
+            return Err(EngineError::invalid("progress is more than 100 percent"));
+        }
+        let text = message.as_deref().unwrap_or_default();
+        check_text("progress message", text, 0, limits::PROGRESS_MESSAGE_BYTES)?;
+        let message = message.map(Into::into);
+        let handle = handle.clone();
+        self.engine().run(self.scope(), Progress { handle, percent, message }).await
+    }
+
+    async fn complete(&self, handle: &Handle, payload: Option<Vec<u8>>) -> Result<(), EngineError> {
+        let len = payload.as_ref().map_or(0, Vec::len);
+        check_bytes("result", len, &self.engine().config().limits)?;
+        let operation = Complete { handle: handle.clone(), result: payload.map(Into::into) };
+        self.engine().run(self.scope(), operation).await
+    }
+
+    async fn fail(&self, handle: &Handle, args: FailArgs) -> Result<FailOutcome, EngineError> {
+        check_text("failure reason", &args.reason, 0, limits::REASON_BYTES)?;
+        check_text("failure category", &args.category, 0, limits::NAME_BYTES)?;
+        let operation = Fail {
+            handle: handle.clone(),
+            reason: args.reason.into(),
+            category: args.category.into(),
+            class: args.class,
+            entropy: fastrand::u64(..),
+        };
+        self.engine().run(self.scope(), operation).await
+    }
+
+    /// The holder gives up: the execution ends as cancelled.
+    async fn cancel(&self, handle: &Handle, reason: &str) -> Result<(), EngineError> {
+        check_text("reason", reason, 0, limits::REASON_BYTES)?;
+        let operation = CancelHeld { handle: handle.clone(), reason: reason.into() };
+        self.engine().run(self.scope(), operation).await
+    }
+
+    /// The holder puts the execution down; the attempt goes on after the delay.
+    async fn delay(&self, handle: &Handle, delay: Duration) -> Result<TimestampMs, EngineError> {
+        check_duration("delay", Some(delay))?;
+        self.engine().run(self.scope(), Delay { handle: handle.clone(), delay }).await
+    }
+
+    // Operating.
+
+    async fn cancel_execution(
+        &self,
+        args: CancelExecutionArgs,
+    ) -> Result<CancelExecutionResult, EngineError> {
+        check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
+        check_text("source", args.source.as_str(), 1, limits::NAME_BYTES)?;
+        self.engine().run(self.scope(), CancelExecution { args }).await
+    }
+
+    async fn revoke_lease(&self, args: RevokeLeaseArgs) -> Result<RevokeLeaseResult, EngineError> {
+        check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
+        self.engine().run(self.scope(), RevokeLease { args }).await
+    }
+
+    async fn change_priority(
+        &self,
+        args: ChangePriorityArgs,
+    ) -> Result<ChangePriorityResult, EngineError> {
+        self.engine().run(self.scope(), ChangePriority { args }).await
+    }
+
+    async fn replay_execution(
+        &self,
+        args: ReplayExecutionArgs,
+    ) -> Result<ReplayExecutionResult, EngineError> {
+        self.engine().run(self.scope(), ReplayExecution { args }).await
+    }
+
+    /// Moves the moment at which a waiting execution may be handed out.
+    async fn reschedule(&self, args: RescheduleArgs) -> Result<PublicState, EngineError> {
+        check_duration("delay", Some(args.delay))?;
+        self.engine().run(self.scope(), Reschedule { args }).await
+    }
+
+    async fn set_tags(&self, args: SetTagsArgs) -> Result<(), EngineError> {
+        check_count("tags", args.tags.len(), limits::TAGS)?;
+        for (key, value) in &args.tags {
+            check_tag_key(key)?;
+            let value = value.as_deref().unwrap_or_default();
+            check_text("tag value", value, 0, limits::TAG_VALUE_BYTES)?;
+        }
+        self.engine().run(self.scope(), SetTags { args }).await
+    }
+
+    /// Nothing of the lane is handed out until it is resumed.
+    async fn pause_lane(&self, args: PauseLaneArgs) -> Result<(), EngineError> {
+        args.lane_id.check().map_err(|error| EngineError::invalid(error.to_string()))?;
+        check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
+        check_text("by", &args.by, 0, limits::NAME_BYTES)?;
+        let operation = PauseLane {
+            lane: args.lane_id.0.into(),
+            reason: args.reason.into(),
+            by: args.by.into(),
+        };
+        self.engine().run(self.scope(), operation).await
+    }
+
+    async fn resume_lane(&self, lane: &LaneId, by: &str) -> Result<(), EngineError> {
+        check_text("by", by, 0, limits::NAME_BYTES)?;
+        let operation = ResumeLane { lane: lane.as_str().into(), by: by.into() };
+        self.engine().run(self.scope(), operation).await
+    }
+
+    async fn cancel_flow(
+        &self,
+        id: &FlowId,
+        policy: CancelFlowPolicy,
+        wait: CancelFlowWait,
+    ) -> Result<CancelFlowResult, EngineError> {
+        let flow = flow_key(self.engine(), id);
+        let cancelled = self.engine().run(self.scope(), CancelFlow { flow, policy }).await?;
+        wait_for_members(self.engine(), flow, wait).await?;
+        Ok(cancelled)
+    }
+
+    async fn cancel_flow_header(
+        &self,
+        args: CancelFlowArgs,
+    ) -> Result<CancelFlowHeader, EngineError> {
+        check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
+        check_text("policy", &args.cancellation_policy, 0, limits::NAME_BYTES)?;
+        let flow = flow_key(self.engine(), &args.flow_id);
+        self.engine().run(self.scope(), CancelFlowHeaderOp { flow, args }).await
+    }
+
+    async fn ack_cancel_member(
+        &self,
+        flow_id: &FlowId,
+        execution_id: &ExecutionId,
+    ) -> Result<(), EngineError> {
+        let flow = flow_key(self.engine(), flow_id);
+        let execution_id = execution_id.as_str().to_owned();
+        self.engine().run(self.scope(), AckCancelMember { flow, execution_id }).await
+    }
+
+    // Reading.
+
+    /// Everything about one execution except its bytes.
+    async fn describe_execution(
+        &self,
+        id: &ExecutionId,
+    ) -> Result<Option<ExecutionSnapshot>, EngineError> {
+        let rows = self.engine().query(Query::Execution(id.key())).await?;
+        Ok(visible(self.scope(), &rows).map(|row| views::snapshot(row, &rows.attempts)))
+    }
+
+    /// Why the execution is not running.
+    async fn explain(&self, id: &ExecutionId) -> Result<Explanation, EngineError> {
+        let rows = self.engine().query(Query::Execution(id.key())).await?;
+        let row = visible(self.scope(), &rows);
+        let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+        let (lane, flow) = (rows.lanes.first(), rows.flows.first());
+        Ok(views::explain(row, &rows.attempts, lane, flow, rows.now))
+    }
+
+    async fn list_executions(
+        &self,
+        args: ListExecutionsArgs,
+    ) -> Result<ExecutionPage, EngineError> {
+        let mut list = list_query(self.scope(), args)?;
+        let limit = list.limit;
+        // One more than asked for tells whether there is more.
+        list.limit += 1;
+        let mut rows = self.engine().query(Query::Executions(list)).await?.executions;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        Ok(views::page(&rows, more))
+    }
+
+    /// The bytes that the execution was submitted with.
+    async fn payload(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {
+        if self.describe_execution(id).await?.is_none() {
+            return Ok(None);
+        }
+        let rows = self.engine().query(Query::Payloads(vec![id.key()])).await?;
+        Ok(Some(rows.blobs.into_iter().next().map_or_else(|| Arc::from([]), |(_, bytes)| bytes)))
+    }
+
+    /// The bytes that the execution ended with, if it completed with any.
+    async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {
+        let rows = self.engine().query(Query::Result(id.key())).await?;
+        if visible(self.scope(), &rows).is_none() {
+            return Err(EngineError::NotFound { entity: "execution" });
+        }
+        Ok(rows.blobs.into_iter().next().map(|(_, bytes)| bytes))
+    }
+
+    /// What has happened to the execution, oldest first, after one of its versions.
+    async fn history(
+        &self,
+        id: &ExecutionId,
+        after_version: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, EngineError> {
+        check_count("events", limit, limits::PAGE)?;
+        let execution = id.key();
+        let rows = self.engine().query(Query::Execution(execution)).await?;
+        if visible(self.scope(), &rows).is_none() {
+            return Err(EngineError::NotFound { entity: "execution" });
+        }
+        let query = Query::History { execution, after_version, limit };
+        let events = self.engine().query(query).await?.events;
+        Ok(events.into_iter().map(|row| views::event(row, String::new())).collect())
+    }
+
+    /// How many executions of each lane are in each state.
+    async fn counts(&self) -> Result<Vec<LaneCounts>, EngineError> {
+        let namespace = self.scope().map(|scope| scope.as_str().into());
+        let rows = self.engine().query(Query::Counts { namespace }).await?;
+        Ok(views::counts(rows.counts))
+    }
+
+    async fn list_lanes(&self) -> Result<Vec<LaneSnapshot>, EngineError> {
+        let rows = self.engine().query(Query::Lanes).await?;
+        Ok(rows.lanes.iter().map(views::lane).collect())
+    }
+
+    /// Follows the log. Keep the cursor of the last event to go on after a restart.
+    async fn subscribe(
+        &self,
+        filter: EventFilter,
+        start: StartAt,
+    ) -> Result<Subscription, EngineError> {
+        let mut filter = filter;
+        if let Some(scope) = self.scope() {
+            if filter.namespace.as_ref().is_some_and(|wanted| wanted != scope) {
+                return Err(EngineError::invalid("the filter names a foreign namespace"));
+            }
+            filter.namespace = Some(scope.clone());
+        }
+        Subscription::open(self.engine(), filter, start).await
+    }
+}
+
+/// A backend as one namespace sees it.
+pub struct Namespaced<B: ?Sized> {
+    backend: Arc<B>,
+    namespace: Namespace,
+}
+
+impl<B: EngineBackend + ?Sized> Namespaced<B> {
+    pub fn new(backend: Arc<B>, namespace: Namespace) -> Self {
+        Self { backend, namespace }
+    }
+}
+
+impl<B: EngineBackend + ?Sized> EngineBackend for Namespaced<B> {
+    fn engine(&self) -> &Engine {
+        self.backend.engine()
+    }
+
+    fn scope(&self) -> Option<&Namespace> {
+        Some(&self.namespace)
+    }
+}
+
+fn check_count(what: &str, count: usize, max: usize) -> Result<(), EngineError> {
+    if (1..=max).contains(&count) {
+        return Ok(());
+    }
+    Err(EngineError::invalid(format!("{count} {what}; allowed are 1 to {max}")))
+}
+
+fn flow_key(engine: &Engine, id: &FlowId) -> FlowKey {
+    FlowKey { partition: engine.store().flow_partition(id), id: id.0 }
+}
+
+async fn claim_grants(
+    engine: &Engine,
+    scope: Option<&Namespace>,
+    args: ClaimArgs,
+) -> Result<Vec<Grant>, EngineError> {
+    check_count("lanes", args.lanes.len(), limits::CLAIM_LANES)?;
+    check_count("executions", args.max, limits::CLAIM_BATCH)?;
+    let ttl = usize::try_from(args.lease_ttl_ms).unwrap_or(usize::MAX);
+    check_count("milliseconds of lease", ttl, limits::LEASE_TTL_MAX_MS as usize)?;
+    let tokens: Vec<&str> = args.capabilities.tokens.iter().map(String::as_str).collect();
+    capability::check(&tokens)?;
+    for check in [args.worker_id.check(), args.worker_instance_id.check()] {
+        check.map_err(|error| EngineError::invalid(error.to_string()))?;
+    }
+    let mut lanes: Vec<Arc<str>> = args.lanes.iter().map(|lane| lane.as_str().into()).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    let worker_id: Arc<str> = args.worker_id.0.into();
+    let worker_instance_id: Arc<str> = args.worker_instance_id.0.into();
+    let claim = || Claim {
+        lanes: lanes.clone(),
+        capabilities: args.capabilities.clone(),
+        worker_id: worker_id.clone(),
+        worker_instance_id: worker_instance_id.clone(),
+        lease_ttl_ms: args.lease_ttl_ms,
+        max: args.max,
+        claim_id: Uuid::now_v7(),
+    };
+    engine.claim(scope, args.wait, claim).await
+}
+
+/// Grants with their bytes; large payloads are fetched after the commit.
+async fn claimed(
+    engine: &Engine,
+    grants: Vec<Grant>,
+) -> Result<Vec<ClaimedExecution>, EngineError> {
+    let apart = |grant: &&Grant| grant.row.payload == Blob::Apart;
+    let missing: Vec<ExecutionKey> = grants.iter().filter(apart).map(|g| g.row.key).collect();
+    let fetched = match missing.is_empty() {
+        true => Vec::new(),
+        false => engine.query(Query::Payloads(missing)).await?.blobs,
+    };
+    let payload = |row: &ExecutionRow| match &row.payload {
+        Blob::Here(bytes) => bytes.clone(),
+        Blob::Absent | Blob::Apart => {
+            let found = fetched.iter().find(|(key, _)| *key == row.key);
+            found.map_or_else(|| Arc::from([]), |(_, bytes)| bytes.clone())
+        }
+    };
+    let claimed = grants.into_iter().map(|grant| ClaimedExecution {
+        execution_id: grant.row.key.execution_id(),
+        namespace: Namespace::new(&*grant.row.namespace),
+        lane_id: LaneId::new(&*grant.row.lane),
+        execution_kind: grant.row.kind.to_string(),
+        payload: payload(&grant.row),
+        payload_encoding: grant.row.payload_encoding.as_ref().map(ToString::to_string),
+        tags: grant.row.tags(),
+        priority: grant.row.priority,
+        attempt_index: grant.row.attempt_index,
+        attempt_type: grant.attempt.attempt_type,
+        lease_epoch: LeaseEpoch(grant.attempt.lease_epoch),
+        lease_expires_at: grant.attempt.lease_expires_at.unwrap_or_default(),
+        created_at: grant.row.created_at,
+        deadline_at: grant.row.deadline_at,
+        handle: grant.handle,
+    });
+    Ok(claimed.collect())
+}
+
+/// Waits until no member of the flow is running any more.
+async fn wait_for_members(
+    engine: &Engine,
+    flow: FlowKey,
+    wait: CancelFlowWait,
+) -> Result<(), EngineError> {
+    let patience = match wait {
+        CancelFlowWait::NoWait => return Ok(()),
+        CancelFlowWait::WaitTimeout(patience) => patience,
+        CancelFlowWait::WaitIndefinite => limits::HORIZON,
+    };
+    let quiet = async {
+        let mut bell = engine.store().listen().events();
+        loop {
+            bell.borrow_and_update();
+            let query = Query::UnfinishedMembers { flow, limit: limits::PAGE };
+            let members = engine.query(query).await?.executions;
+            if !members.iter().any(|row| row.phase == LifecyclePhase::Active) {
+                return Ok(());
+            }
+            let _ = tokio::time::timeout(Duration::from_secs(1), bell.changed()).await;
+        }
+    };
+    match tokio::time::timeout(patience, quiet).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(EngineError::Timeout { op: "cancel_flow", elapsed: patience }),
+    }
+}
+
+fn visible<'r>(scope: Option<&Namespace>, rows: &'r Rows) -> Option<&'r ExecutionRow> {
+    let in_scope = |row: &&ExecutionRow| scope.is_none_or(|s| s.as_str() == &*row.namespace);
+    rows.executions.first().filter(in_scope)
+}
+
+fn list_query(
+    scope: Option<&Namespace>,
+    args: ListExecutionsArgs,
+) -> Result<ListQuery, EngineError> {
+    let limit = if args.limit == 0 { 100 } else { args.limit };
+    check_count("executions", limit, limits::PAGE)?;
+    if let (Some(scope), Some(wanted)) = (scope, &args.namespace)
+        && scope != wanted
+    {
+        return Err(EngineError::invalid("the filter names a foreign namespace"));
+    }
+    if let Some((key, _)) = &args.tag {
+        check_tag_key(key)?;
+    }
+    let namespace = scope.cloned().or(args.namespace);
+    Ok(ListQuery {
+        namespace: namespace.map(|namespace| namespace.0.into()),
+        lane: args.lane_id.map(|lane| lane.0.into()),
+        states: args.states,
+        kind: args.execution_kind.map(Into::into),
+        flow_id: args.flow_id.map(|flow| flow.0),
+        tag: args.tag,
+        created_from: args.created_from,
+        created_before: args.created_before,
+        order: args.order,
+        after: args.cursor.as_deref().map(views::parse_list_cursor).transpose()?,
+        limit,
+    })
+}

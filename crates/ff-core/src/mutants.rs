@@ -1,0 +1,75 @@
+//! Known bugs that the simulation must find, compiled in only with the feature `mutants`.
+//!
+//! A checker that has never failed proves nothing, so each classic bug of this field lives here
+//! as a switch, and the test command proves that the simulation finds every one of them.
+
+/// The bugs, named for what they break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// A worker's write is accepted whatever its lease epoch is.
+    NoFence,
+    /// Callers are answered before their change is committed.
+    AckBeforeCommit,
+    /// A completion is accepted after a cancellation.
+    CancelNotFinal,
+    /// A lease timer takes the work back without looking whether the lease still stands.
+    StaleRescue,
+    /// Leases expire by the clock of the node that looks, not by the store's.
+    ExpiryByNodeClock,
+}
+
+impl Mutant {
+    pub const ALL: [Self; 5] = [
+        Self::NoFence,
+        Self::AckBeforeCommit,
+        Self::CancelNotFinal,
+        Self::StaleRescue,
+        Self::ExpiryByNodeClock,
+    ];
+}
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+        static NODE_CLOCK_SKEW_MS: Cell<i64> = const { Cell::new(0) };
+    }
+
+    /// Turns one bug on for this thread, or all of them off.
+    pub fn activate(mutant: Option<Mutant>) {
+        ACTIVE.set(mutant);
+    }
+
+    pub fn set_node_clock_skew_ms(skew: i64) {
+        NODE_CLOCK_SKEW_MS.set(skew);
+    }
+
+    pub(crate) fn active(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
+    }
+
+    pub(crate) fn node_clock_skew_ms() -> i64 {
+        if active(Mutant::ExpiryByNodeClock) { NODE_CLOCK_SKEW_MS.get() } else { 0 }
+    }
+}
+
+#[cfg(not(feature = "mutants"))]
+mod switch {
+    use super::Mutant;
+
+    pub(crate) const fn active(_: Mutant) -> bool {
+        false
+    }
+
+    pub(crate) const fn node_clock_skew_ms() -> i64 {
+        0
+    }
+}
+
+#[cfg(feature = "mutants")]
+pub use switch::{activate, set_node_clock_skew_ms};
+pub(crate) use switch::{active, node_clock_skew_ms};

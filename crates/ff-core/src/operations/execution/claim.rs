@@ -1,0 +1,181 @@
+//! The one door to work: fresh, resumed and reclaimed executions alike.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::transition;
+use crate::backend::{CapabilitySet, Handle, HandleKind};
+use crate::contracts::EventType;
+use crate::engine_error::EngineError;
+use crate::operations::Operation;
+use crate::rows::{
+    AttemptKey, AttemptRow, ExecutionRow, FlowKey, TimerKey, TimerKind, TimerMember, TimerRow,
+};
+use crate::state::{
+    AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState, LifecyclePhase,
+    OwnershipState, PublicState,
+};
+use crate::store::{Change, Needs, World, Write};
+use crate::types::WorkerInstanceId;
+
+#[derive(Debug)]
+pub struct Claim {
+    pub lanes: Vec<Arc<str>>,
+    pub capabilities: CapabilitySet,
+    pub worker_id: Arc<str>,
+    pub worker_instance_id: Arc<str>,
+    pub lease_ttl_ms: u32,
+    pub max: usize,
+    /// Names the timer that watches this call's leases.
+    pub claim_id: Uuid,
+}
+
+/// What was handed out.
+#[derive(Debug)]
+pub struct Grant {
+    pub row: ExecutionRow,
+    pub attempt: AttemptRow,
+    pub handle: Handle,
+}
+
+impl Operation for Claim {
+    type Reply = Vec<Grant>;
+
+    const NAME: &'static str = "claim";
+
+    fn weight(&self) -> usize {
+        self.max
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        for lane in &self.lanes {
+            needs.claim(lane.clone(), self.capabilities.tokens.clone(), self.max);
+        }
+    }
+
+    fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
+        let mut change = Change::default();
+        let mut grants = Vec::new();
+        let open = |lane: &&Arc<str>| {
+            world.lanes.get(*lane).is_none_or(|lane| lane.state == LaneState::Active)
+        };
+        let lanes: Vec<_> = self.lanes.iter().filter(open).cloned().collect();
+        for row in world.claimable(&lanes, &self.capabilities.tokens) {
+            if grants.len() == self.max {
+                break;
+            }
+            if flow_has_ended(world, row) {
+                hold(world, &mut change, row);
+                continue;
+            }
+            grants.push(self.grant(world, &mut change, row));
+        }
+        if !grants.is_empty() {
+            change.timers.push(Write::Insert(self.lease_timer(world, &grants)));
+        }
+        Ok((grants, change))
+    }
+}
+
+impl Claim {
+    fn grant(&self, world: &World, change: &mut Change, row: &ExecutionRow) -> Grant {
+        let known = world.current_attempt(row);
+        let epoch = row.lease_epoch.max(known.map_or(0, |attempt| attempt.lease_epoch)) + 1;
+        let expires_at = world.now.after_ms(u64::from(self.lease_ttl_ms));
+        let (attempt_type, kind) = kind_of_claim(row, known);
+        let resumed = known.filter(|_| kind == HandleKind::Resumed);
+        let attempt = AttemptRow {
+            key: AttemptKey { execution: row.key, index: row.attempt_index },
+            attempt_type,
+            lease_epoch: epoch,
+            worker_id: Some(self.worker_id.clone()),
+            worker_instance_id: Some(self.worker_instance_id.clone()),
+            lease_expires_at: Some(expires_at),
+            started_at: resumed.and_then(|attempt| attempt.started_at).or(Some(world.now)),
+            ended_at: None,
+            outcome: None,
+            failure_reason: None,
+            failure_category: None,
+            retry_at: None,
+            progress_percent: resumed.and_then(|attempt| attempt.progress_percent),
+            progress_message: resumed.and_then(|attempt| attempt.progress_message.clone()),
+        };
+        let mut after = row.clone();
+        after.phase = LifecyclePhase::Active;
+        after.ownership = OwnershipState::Leased;
+        after.eligibility = EligibilityState::NotApplicable;
+        after.public_state = PublicState::Active;
+        after.attempt_state = AttemptState::RunningAttempt;
+        after.blocking = BlockingReason::None;
+        after.started_at = after.started_at.or(Some(world.now));
+        after.lease_epoch = epoch;
+        if row.policy.is_some()
+            && let Some(timer) = attempt_timer(&after, &attempt)
+        {
+            change.timers.push(Write::Insert(timer));
+        }
+        let put = if known.is_some() { Write::Update } else { Write::Insert };
+        change.attempts.push(put(attempt.clone()));
+        let by = Some(self.worker_instance_id.clone());
+        transition(change, row, after.clone(), EventType::Claimed, world.now, |event| event.by(by));
+        let handle = Handle::new(
+            row.key,
+            row.attempt_index,
+            epoch,
+            self.lease_ttl_ms,
+            WorkerInstanceId::new(&*self.worker_instance_id),
+            kind,
+        );
+        Grant { row: after, attempt, handle }
+    }
+
+    /// One timer for everything that this call hands out.
+    fn lease_timer(&self, world: &World, grants: &[Grant]) -> TimerRow {
+        let due_at = world.now.after_ms(u64::from(self.lease_ttl_ms));
+        let members = grants.iter().map(|grant| TimerMember {
+            execution: grant.row.key,
+            lease_epoch: grant.row.lease_epoch,
+        });
+        let key = TimerKey { due_at, kind: TimerKind::Lease, subject: self.claim_id };
+        TimerRow { key, members: members.collect() }
+    }
+}
+
+/// An interrupted attempt goes on if its row is there; after an expired lease a new one begins.
+fn kind_of_claim(row: &ExecutionRow, known: Option<&AttemptRow>) -> (AttemptType, HandleKind) {
+    match (row.attempt_state, known) {
+        (AttemptState::AttemptInterrupted, Some(attempt)) => {
+            (attempt.attempt_type, HandleKind::Resumed)
+        }
+        (AttemptState::AttemptInterrupted, None) => (AttemptType::Reclaim, HandleKind::Reclaimed),
+        (AttemptState::PendingRetryAttempt, _) => (AttemptType::Retry, HandleKind::Fresh),
+        (AttemptState::PendingReplayAttempt, _) => (AttemptType::Replay, HandleKind::Fresh),
+        _ => (AttemptType::Initial, HandleKind::Fresh),
+    }
+}
+
+fn attempt_timer(row: &ExecutionRow, attempt: &AttemptRow) -> Option<TimerRow> {
+    let timeout_ms = row.policy().timeout_policy.attempt_timeout_ms?;
+    let due_at = attempt.started_at?.after_ms(timeout_ms);
+    Some(TimerRow::single(TimerKind::AttemptTimeout, due_at, row.key, attempt.lease_epoch))
+}
+
+fn flow_has_ended(world: &World, row: &ExecutionRow) -> bool {
+    row.flow_id.is_some_and(|id| {
+        let key = FlowKey { partition: row.key.partition, id };
+        world.flows.get(&key).is_some_and(|flow| flow.state.is_finished())
+    })
+}
+
+/// Takes a member of an ended flow out of the claim index, so that it stands in nobody's way.
+pub(crate) fn hold(world: &World, change: &mut Change, row: &ExecutionRow) {
+    let mut after = row.clone();
+    super::finish::disarm_ready(change, row);
+    after.phase = LifecyclePhase::Runnable;
+    after.eligibility = EligibilityState::BlockedByOperator;
+    after.blocking = BlockingReason::PausedByFlowCancel;
+    after.public_state = PublicState::Waiting;
+    after.not_before = None;
+    transition(change, row, after, EventType::Held, world.now, |event| event);
+}

@@ -1,0 +1,51 @@
+//! The holder puts its execution down for a while. The same attempt goes on afterwards.
+
+use std::time::Duration;
+
+use super::requeue::wait_until;
+use super::{fence, transition};
+use crate::backend::Handle;
+use crate::contracts::EventType;
+use crate::engine_error::EngineError;
+use crate::operations::Operation;
+use crate::rows::EventRow;
+use crate::state::{AttemptState, BlockingReason};
+use crate::store::{Change, Needs, World, Write};
+use crate::types::TimestampMs;
+
+#[derive(Debug)]
+pub struct Delay {
+    pub handle: Handle,
+    pub delay: Duration,
+}
+
+impl Operation for Delay {
+    /// When it becomes claimable again.
+    type Reply = TimestampMs;
+
+    const NAME: &'static str = "delay";
+
+    fn needs(&self, needs: &mut Needs) {
+        fence::needs(needs, &self.handle);
+    }
+
+    fn decide(&self, world: &World) -> Result<(TimestampMs, Change), EngineError> {
+        let mut change = Change::default();
+        let held = fence::held(world, &self.handle)?;
+        let until = world.now.after(self.delay);
+        let by = held.attempt.worker_instance_id.clone();
+        let mut attempt = held.attempt.clone();
+        attempt.lease_expires_at = None;
+        attempt.worker_instance_id = None;
+        change.attempts.push(Write::Update(attempt));
+
+        let mut after = held.row.clone();
+        after.attempt_state = AttemptState::AttemptInterrupted;
+        wait_until(&mut change, &mut after, until, world.now, BlockingReason::WaitingForDelay);
+        transition(&mut change, held.row, after, EventType::Delayed, world.now, |event| {
+            let details = serde_json::json!({ "delay_until": until.0 });
+            EventRow { lease_ended: true, ..event.by(by).details(&details) }
+        });
+        Ok((until, change))
+    }
+}

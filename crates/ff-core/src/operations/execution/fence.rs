@@ -1,0 +1,58 @@
+//! The one check that every write of a worker passes.
+
+use crate::backend::Handle;
+use crate::engine_error::{ContentionKind, EngineError, StateKind};
+use crate::mutants::{self, Mutant};
+use crate::rows::{AttemptRow, ExecutionRow};
+use crate::state::LifecyclePhase;
+use crate::store::{Needs, World};
+
+/// A lease that stands: the rows it stands on.
+pub(super) struct Held<'w> {
+    pub row: &'w ExecutionRow,
+    pub attempt: &'w AttemptRow,
+}
+
+pub(super) fn needs(needs: &mut Needs, handle: &Handle) {
+    needs.execution(handle.key());
+    // After a retry the current attempt is another one; the old one tells what became of it.
+    needs.attempt(handle.key(), handle.attempt_index());
+}
+
+/// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
+/// the store's clock.
+pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
+    let row =
+        world.execution(handle.key()).ok_or(EngineError::NotFound { entity: "execution" })?;
+    if mutants::active(Mutant::CancelNotFinal) && row.phase == LifecyclePhase::Cancelled {
+        let attempt = world.attempt(row.key, handle.attempt_index());
+        return attempt
+            .map(|attempt| Held { row, attempt })
+            .ok_or(EngineError::State(StateKind::StaleLease));
+    }
+    if row.phase != LifecyclePhase::Active {
+        return Err(EngineError::Contention(ContentionKind::ExecutionNotActive));
+    }
+    let attempt = world.current_attempt(row).ok_or(EngineError::State(StateKind::StaleLease))?;
+    if mutants::active(Mutant::NoFence) {
+        return Ok(Held { row, attempt });
+    }
+    let same_fence = row.attempt_index == handle.attempt_index()
+        && attempt.lease_epoch == handle.lease_epoch().0
+        && attempt.holder() == Some(handle.worker_instance_id().as_str());
+    if !same_fence {
+        return Err(EngineError::State(StateKind::StaleLease));
+    }
+    match attempt.lease_expires_at {
+        Some(expires_at) if expires_at > world.now => Ok(Held { row, attempt }),
+        _ => Err(EngineError::State(StateKind::LeaseExpired)),
+    }
+}
+
+/// The handle's own attempt, if it has ended under exactly this fence: the mark of a repeated call.
+pub(super) fn ended_under<'w>(world: &'w World, handle: &Handle) -> Option<&'w AttemptRow> {
+    world.execution(handle.key())?;
+    world
+        .attempt(handle.key(), handle.attempt_index())
+        .filter(|attempt| attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some())
+}

@@ -1,0 +1,162 @@
+//! The end of an execution. Every path to an end goes through here.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::transition;
+use crate::contracts::EventType;
+use crate::rows::{
+    Blob, EventRow, ExecutionRow, IdempotencyKey, TimerKey, TimerKind, AttemptRow,
+};
+use crate::state::{
+    AttemptOutcome, AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
+    TerminalOutcome,
+};
+use crate::store::{Change, World, Write};
+use crate::types::TimestampMs;
+
+/// How an execution ends.
+pub(crate) struct Ending {
+    pub outcome: TerminalOutcome,
+    pub at: TimestampMs,
+    pub attempt: AttemptEnding,
+    pub result: Option<Arc<[u8]>>,
+    pub reason: Option<Arc<str>>,
+    pub category: Option<Arc<str>>,
+    pub by: Option<Arc<str>>,
+}
+
+/// What happens to the current attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptEnding {
+    /// Its holder ends it: the fence stays, so that a repeated call is recognised.
+    ByHolder(AttemptOutcome),
+    /// Somebody else ends it, if it is leased: the fence moves and the holder is locked out.
+    FromOutside(AttemptOutcome),
+    /// As from outside, and whatever outcome it had is taken back.
+    Erased,
+    /// Left as it is.
+    Untouched,
+}
+
+impl Ending {
+    pub fn new(outcome: TerminalOutcome, at: TimestampMs, attempt: AttemptEnding) -> Self {
+        Self { outcome, at, attempt, result: None, reason: None, category: None, by: None }
+    }
+}
+
+/// Ends the execution: lease, timers and idempotency key go, the event is written.
+pub(crate) fn finish(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+    ending: Ending,
+    adjust: impl FnOnce(&mut ExecutionRow),
+) {
+    let attempt = world.current_attempt(row);
+    let had_lease = row.phase == LifecyclePhase::Active
+        && attempt.is_some_and(AttemptRow::is_leased);
+    disarm_timers(change, row);
+    if row.holds_key && let Some(key) = &row.idempotency_key {
+        let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
+        change.idempotency.push(Write::Delete(key));
+    }
+
+    let mut after = row.clone();
+    after.holds_key = false;
+    if let Some(attempt) = attempt
+        && let Some(ended) = end_attempt(attempt, &ending, world.now)
+    {
+        after.lease_epoch = after.lease_epoch.max(ended.lease_epoch);
+        change.attempts.push(Write::Update(ended));
+    }
+    let cancelled = ending.outcome == TerminalOutcome::Cancelled;
+    after.phase = if cancelled { LifecyclePhase::Cancelled } else { LifecyclePhase::Terminal };
+    if ending.attempt != AttemptEnding::Untouched {
+        after.ownership = OwnershipState::Unowned;
+        after.attempt_state =
+            if cancelled { AttemptState::Cancelled } else { AttemptState::AttemptTerminal };
+    }
+    after.eligibility = EligibilityState::NotApplicable;
+    after.public_state = ending.outcome.public_state();
+    after.blocking = BlockingReason::None;
+    after.not_before = None;
+    after.terminal_at = after.terminal_at.or(Some(ending.at));
+    after.result = ending.result.map_or(Blob::Absent, Blob::Here);
+    if cancelled {
+        after.cancellation_reason = after.cancellation_reason.take().or(ending.reason);
+        after.cancelled_by = after.cancelled_by.take().or(ending.by.clone());
+    } else {
+        after.failure_reason = ending.reason;
+        after.failure_category = ending.category;
+    }
+    adjust(&mut after);
+    let details = after.failure_reason.as_ref().or(after.cancellation_reason.as_ref()).map(
+        |reason| json!({ "reason": &**reason, "category": after.failure_category.as_deref() }),
+    );
+    transition(change, row, after, event_type(ending.outcome), world.now, |event| {
+        let event = EventRow { lease_ended: had_lease, ..event.by(ending.by) };
+        match &details {
+            Some(details) => event.details(details),
+            None => event,
+        }
+    });
+}
+
+fn event_type(outcome: TerminalOutcome) -> EventType {
+    match outcome {
+        TerminalOutcome::Success => EventType::Completed,
+        TerminalOutcome::Failed => EventType::Failed,
+        TerminalOutcome::Cancelled => EventType::Cancelled,
+        TerminalOutcome::Expired => EventType::Expired,
+        TerminalOutcome::Skipped => EventType::Skipped,
+    }
+}
+
+fn end_attempt(attempt: &AttemptRow, ending: &Ending, now: TimestampMs) -> Option<AttemptRow> {
+    let mut ended = attempt.clone();
+    match ending.attempt {
+        AttemptEnding::Untouched => return None,
+        AttemptEnding::ByHolder(outcome) => ended.outcome = Some(outcome),
+        AttemptEnding::FromOutside(outcome) => {
+            if !attempt.is_leased() {
+                return None;
+            }
+            ended.outcome = Some(outcome);
+            ended.worker_instance_id = None;
+            ended.lease_epoch += 1;
+        }
+        AttemptEnding::Erased => {
+            ended.outcome = None;
+            if attempt.is_leased() {
+                ended.worker_instance_id = None;
+                ended.lease_epoch += 1;
+            }
+        }
+    }
+    if attempt.is_leased() {
+        ended.ended_at = Some(now);
+    }
+    ended.lease_expires_at = None;
+    ended.failure_reason = ending.reason.clone();
+    ended.failure_category = ending.category.clone();
+    Some(ended)
+}
+
+/// Takes back the timers whose due time the row knows. A lease's timer is left to find nothing.
+pub(crate) fn disarm_timers(change: &mut Change, row: &ExecutionRow) {
+    disarm_ready(change, row);
+    if let Some(due_at) = row.deadline_at {
+        let key = TimerKey { due_at, kind: TimerKind::Deadline, subject: row.key.id };
+        change.timers.push(Write::Delete(key));
+    }
+}
+
+pub(crate) fn disarm_ready(change: &mut Change, row: &ExecutionRow) {
+    if let (Some(due_at), EligibilityState::NotEligibleUntilTime) = (row.not_before, row.eligibility)
+    {
+        let key = TimerKey { due_at, kind: TimerKind::Ready, subject: row.key.id };
+        change.timers.push(Write::Delete(key));
+    }
+}

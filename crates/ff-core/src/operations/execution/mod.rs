@@ -1,0 +1,58 @@
+//! The life of one execution. `fence` and `finish` are shared by the verbs around them.
+
+mod cancel_execution;
+mod cancel_held;
+mod change_priority;
+mod claim;
+mod complete;
+mod create;
+mod delay;
+mod fail;
+mod fence;
+pub(crate) mod finish;
+mod progress;
+mod renew;
+mod replay_execution;
+pub(crate) mod requeue;
+mod reschedule;
+mod revoke_lease;
+mod set_tags;
+mod submit;
+
+pub use cancel_execution::CancelExecution;
+pub use cancel_held::CancelHeld;
+pub use change_priority::ChangePriority;
+pub(crate) use claim::hold;
+pub use claim::{Claim, Grant};
+pub use complete::Complete;
+pub use create::CreateExecution;
+pub use delay::Delay;
+pub use fail::Fail;
+pub use progress::Progress;
+pub use renew::Renew;
+pub use replay_execution::ReplayExecution;
+pub use reschedule::Reschedule;
+pub use revoke_lease::RevokeLease;
+pub use set_tags::SetTags;
+pub use submit::{PreparedSubmission, Submit};
+
+use crate::contracts::EventType;
+use crate::rows::{EventRow, ExecutionRow};
+use crate::store::{Change, Write};
+use crate::types::TimestampMs;
+
+/// Writes an accepted transition: the row with its next version, and the one event for it.
+pub(crate) fn transition(
+    change: &mut Change,
+    before: &ExecutionRow,
+    mut after: ExecutionRow,
+    event_type: EventType,
+    now: TimestampMs,
+    describe: impl FnOnce(EventRow) -> EventRow,
+) {
+    after.version = before.version + 1;
+    let mut event = EventRow::about(&after, event_type, now);
+    event.from = Some(before.public_state);
+    change.events.push(describe(event));
+    change.executions.push(Write::Update(after));
+}

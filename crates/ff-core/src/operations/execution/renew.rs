@@ -1,0 +1,47 @@
+//! Holders keep their leases, many in one call; each is told whether it still has its own.
+
+use super::fence;
+use crate::backend::Handle;
+use crate::contracts::RenewOutcome;
+use crate::engine_error::EngineError;
+use crate::operations::Operation;
+use crate::store::{Change, Needs, World, Write};
+
+#[derive(Debug)]
+pub struct Renew {
+    pub handles: Vec<Handle>,
+}
+
+impl Operation for Renew {
+    type Reply = Vec<RenewOutcome>;
+
+    const NAME: &'static str = "renew";
+
+    fn weight(&self) -> usize {
+        self.handles.len()
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        for handle in &self.handles {
+            fence::needs(needs, handle);
+        }
+    }
+
+    fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
+        let mut change = Change::default();
+        let outcomes = self.handles.iter().map(|handle| match fence::held(world, handle) {
+            Ok(held) => {
+                let mut attempt = held.attempt.clone();
+                let expires_at = world.now.after_ms(u64::from(handle.lease_ttl_ms()));
+                // A clock that went back must not shorten a lease.
+                let expires_at = attempt.lease_expires_at.max(Some(expires_at)).unwrap_or(expires_at);
+                attempt.lease_expires_at = Some(expires_at);
+                change.attempts.push(Write::Update(attempt));
+                RenewOutcome::Renewed { expires_at }
+            }
+            Err(error) => RenewOutcome::Lost(error),
+        });
+        let outcomes = outcomes.collect();
+        Ok((outcomes, change))
+    }
+}

@@ -1,0 +1,184 @@
+//! Accepting work: one item or thousands, each with its own outcome.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::contracts::{EventType, SubmitOutcome};
+use crate::engine_error::{ConflictKind, EngineError};
+use crate::operations::Operation;
+use crate::rows::{
+    EventRow, ExecutionRow, IdempotencyKey, IdempotencyRow, LaneRow, TimerKind, TimerRow,
+};
+use crate::state::{BlockingReason, EligibilityState, PublicState};
+use crate::store::{Change, Needs, World, Write};
+use crate::types::TimestampMs;
+
+/// A submission that has been checked, as the row it would become.
+#[derive(Debug)]
+pub struct PreparedSubmission {
+    pub row: ExecutionRow,
+    /// The engine made the identity, so nobody else can have used it.
+    pub fresh_id: bool,
+    pub fingerprint: [u8; 32],
+    /// How long the idempotency key holds; absent means until the execution finishes.
+    pub key_ttl: Option<Duration>,
+    pub delay: Option<Duration>,
+    pub deadline: Option<Duration>,
+}
+
+#[derive(Debug)]
+pub struct Submit {
+    /// An item that was refused before it got here keeps its place.
+    pub items: Vec<Result<PreparedSubmission, std::sync::Mutex<Option<EngineError>>>>,
+}
+
+impl Operation for Submit {
+    type Reply = Vec<SubmitOutcome>;
+
+    const NAME: &'static str = "submit";
+
+    fn weight(&self) -> usize {
+        self.items.len()
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        for item in self.items.iter().flatten() {
+            needs_of(needs, item);
+        }
+    }
+
+    fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
+        let mut change = Change::default();
+        let mut accepted = Accepted::default();
+        let outcomes = self.items.iter().map(|item| match item {
+            Ok(item) => {
+                let until = item.delay.map(|delay| world.now.after(delay));
+                let deadline = item.deadline.map(|deadline| world.now.after(deadline));
+                accept(world, &mut change, &mut accepted, item, until, deadline)
+            }
+            Err(refused) => {
+                let error = refused.lock().ok().and_then(|mut error| error.take());
+                let again = || EngineError::invalid("the item was refused before");
+                SubmitOutcome::Refused(error.unwrap_or_else(again))
+            }
+        });
+        let outcomes = outcomes.collect();
+        Ok((outcomes, change))
+    }
+}
+
+/// What this call has accepted so far: one call may name a lane, an id or a key more than once.
+#[derive(Default)]
+pub(super) struct Accepted {
+    lanes: HashSet<Arc<str>>,
+    ids: std::collections::HashMap<crate::types::ExecutionKey, Arc<str>>,
+    keys: std::collections::HashMap<IdempotencyKey, IdempotencyRow>,
+}
+
+pub(super) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
+    needs.lanes.insert(item.row.lane.clone());
+    if !item.fresh_id {
+        needs.execution(item.row.key);
+    }
+    if let Some(key) = idempotency_key(&item.row) {
+        needs.idempotency.insert(key);
+    }
+}
+
+pub(super) fn accept(
+    world: &World,
+    change: &mut Change,
+    accepted: &mut Accepted,
+    item: &PreparedSubmission,
+    delay_until: Option<TimestampMs>,
+    deadline_at: Option<TimestampMs>,
+) -> SubmitOutcome {
+    let key = idempotency_key(&item.row);
+    if let Some(key) = &key {
+        let known = accepted.keys.get(key).or_else(|| world.idempotency.get(key));
+        if let Some(known) = known.filter(|known| known.holds(world.now)) {
+            return if known.fingerprint == item.fingerprint {
+                SubmitOutcome::Duplicate { execution_id: known.execution.execution_id() }
+            } else {
+                SubmitOutcome::Refused(EngineError::Conflict(ConflictKind::IdempotencyKeyReused))
+            };
+        }
+    }
+    let stored = world.executions.get(&item.row.key).map(|row| row.namespace.clone());
+    if let Some(owner) = accepted.ids.get(&item.row.key).cloned().or(stored) {
+        return if owner == item.row.namespace {
+            SubmitOutcome::Duplicate { execution_id: item.row.key.execution_id() }
+        } else {
+            SubmitOutcome::Refused(EngineError::Conflict(ConflictKind::ExecutionIdReused))
+        };
+    }
+
+    let row = admit(world.now, change, item, delay_until, deadline_at);
+    if let Some(key) = key {
+        remember_key(world, change, accepted, item, key);
+    }
+    if world.lanes.get(&row.lane).is_none() && accepted.lanes.insert(row.lane.clone()) {
+        change.lanes.push(Write::Insert(LaneRow::active(row.lane.clone())));
+    }
+    if !item.fresh_id {
+        accepted.ids.insert(row.key, row.namespace.clone());
+    }
+    let public_state = row.public_state;
+    let execution_id = row.key.execution_id();
+    change.executions.push(Write::Insert(row));
+    SubmitOutcome::Created { execution_id, public_state }
+}
+
+/// The new row, its event and its timers.
+fn admit(
+    now: TimestampMs,
+    change: &mut Change,
+    item: &PreparedSubmission,
+    delay_until: Option<TimestampMs>,
+    deadline_at: Option<TimestampMs>,
+) -> ExecutionRow {
+    let mut row = item.row.clone();
+    row.created_at = now;
+    row.version = 1;
+    if let Some(until) = delay_until.filter(|until| *until > now) {
+        row.eligibility = EligibilityState::NotEligibleUntilTime;
+        row.public_state = PublicState::Delayed;
+        row.blocking = BlockingReason::WaitingForDelay;
+        row.not_before = Some(until);
+        change.timers.push(Write::Insert(TimerRow::single(TimerKind::Ready, until, row.key, 0)));
+    }
+    if let Some(at) = deadline_at {
+        row.deadline_at = Some(at);
+        change.timers.push(Write::Insert(TimerRow::single(TimerKind::Deadline, at, row.key, 0)));
+    }
+    let by = Some(row.creator.clone()).filter(|creator| !creator.is_empty());
+    change.events.push(EventRow::about(&row, EventType::Submitted, now).by(by));
+    row
+}
+
+fn remember_key(
+    world: &World,
+    change: &mut Change,
+    accepted: &mut Accepted,
+    item: &PreparedSubmission,
+    key: IdempotencyKey,
+) {
+    let expires_at = item.key_ttl.map(|ttl| world.now.after(ttl));
+    let fingerprint = item.fingerprint;
+    let execution = item.row.key;
+    let known = IdempotencyRow { key: key.clone(), execution, fingerprint, expires_at };
+    if let Some(at) = expires_at {
+        let timer = TimerRow::single(TimerKind::Idempotency, at, execution, 0);
+        change.timers.push(Write::Insert(timer));
+    }
+    // A lapsed row may still be there: the new one takes its place.
+    let lapsed = world.idempotency.get(&key).is_some();
+    accepted.keys.insert(key, known.clone());
+    change.idempotency.push(if lapsed { Write::Update(known) } else { Write::Insert(known) });
+}
+
+fn idempotency_key(row: &ExecutionRow) -> Option<IdempotencyKey> {
+    let key = row.idempotency_key.clone()?;
+    Some(IdempotencyKey { namespace: row.namespace.clone(), key })
+}

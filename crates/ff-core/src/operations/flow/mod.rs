@@ -1,0 +1,63 @@
+//! Cancelling a flow, at once or through an acknowledged backlog.
+
+mod ack_cancel_member;
+mod cancel_flow;
+mod cancel_flow_header;
+
+pub use ack_cancel_member::AckCancelMember;
+pub use cancel_flow::CancelFlow;
+pub use cancel_flow_header::CancelFlowHeaderOp;
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::contracts::EventType;
+use crate::rows::{EventRow, FlowRow, FlowState, with_raw};
+use crate::store::{Change, Write};
+use crate::types::TimestampMs;
+
+/// The header of a flow that is being cancelled, and the one event for it.
+fn cancel_header(
+    change: &mut Change,
+    flow: &FlowRow,
+    policy: &str,
+    reason: &str,
+    members: usize,
+    at: TimestampMs,
+    now: TimestampMs,
+) {
+    let mut after = flow.clone();
+    after.state = FlowState::Cancelled;
+    after.terminal_at = after.terminal_at.or(Some(at));
+    after.raw_fields = with_raw(
+        &flow.raw_fields,
+        [("cancellation_policy", json!(policy)), ("cancel_reason", json!(reason))],
+    );
+    change.flows.push(Write::Update(after));
+    let details = json!({
+        "flow_id": flow.key.flow_id(),
+        "cancellation_policy": policy,
+        "reason": reason,
+        "member_count": members,
+    });
+    change.events.push(EventRow {
+        shard: 0,
+        seq: 0,
+        at: now,
+        event_type: EventType::FlowCancelRequested,
+        namespace: Arc::clone(&flow.namespace),
+        lane: None,
+        kind: None,
+        execution: None,
+        flow_id: Some(flow.key.id),
+        from: None,
+        to: None,
+        version: 0,
+        attempt_index: 0,
+        lease_epoch: 0,
+        lease_ended: false,
+        by: None,
+        details: Some(details.to_string().into()),
+    });
+}

@@ -1,0 +1,30 @@
+//! What may happen to the rows: one file per verb, each two pure functions.
+//!
+//! Nothing here is async, reads a clock, draws a random number or does I/O. Time comes with the
+//! world; identities and randomness come in as fields, drawn by the shell.
+
+pub mod admin;
+pub mod execution;
+pub mod flow;
+pub mod timer;
+
+use crate::engine_error::EngineError;
+use crate::store::{Change, Needs, World};
+
+pub trait Operation: Send + 'static {
+    type Reply: Send + 'static;
+
+    /// The word for this operation in metrics and errors.
+    const NAME: &'static str;
+
+    /// How many single operations this one is worth, so that batches stay bounded.
+    fn weight(&self) -> usize {
+        1
+    }
+
+    /// Names everything that `decide` will look at.
+    fn needs(&self, needs: &mut Needs);
+
+    /// Decides, and says what to write. A refusal writes nothing.
+    fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError>;
+}

@@ -1,0 +1,178 @@
+//! Looks at everything that is due. Timers propose; the executions' own rows decide.
+
+use std::collections::HashSet;
+
+use crate::contracts::{EventType, FailureClass};
+use crate::engine_error::EngineError;
+use crate::mutants::{self, Mutant};
+use crate::operations::Operation;
+use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
+use crate::operations::execution::transition;
+use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
+use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
+use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
+use crate::store::{Change, Needs, World, Write};
+use crate::types::{ExecutionKey, TimestampMs};
+
+#[derive(Debug)]
+pub struct Sweep {
+    /// At most this many timers in one transaction.
+    pub limit: usize,
+    pub entropy: u64,
+}
+
+impl Operation for Sweep {
+    /// How many timers were looked at.
+    type Reply = usize;
+
+    const NAME: &'static str = "sweep";
+
+    fn needs(&self, needs: &mut Needs) {
+        needs.due_timers = needs.due_timers.max(self.limit);
+    }
+
+    fn decide(&self, world: &World) -> Result<(usize, Change), EngineError> {
+        let mut change = Change::default();
+        // One execution is moved once per sweep, however many timers point at it; a timer that
+        // came too late for it stays and is looked at in the next one.
+        let mut moved: HashSet<ExecutionKey> = HashSet::new();
+        for timer in &world.due_timers {
+            let mut rest: Vec<(TimerMember, TimestampMs)> = Vec::new();
+            for (at, member) in timer.members.iter().enumerate() {
+                if moved.contains(&member.execution) {
+                    rest.push((*member, timer.key.due_at));
+                    continue;
+                }
+                let before = change.executions.len();
+                let entropy = self.entropy.rotate_left(at as u32) ^ timer.key.subject.as_u64_pair().1;
+                if let Some(due) = look(world, &mut change, timer.key.kind, *member, entropy) {
+                    rest.push((*member, due));
+                }
+                if change.executions.len() > before {
+                    moved.insert(member.execution);
+                }
+            }
+            rearm(&mut change, timer, &rest);
+        }
+        Ok((world.due_timers.len(), change))
+    }
+}
+
+/// Keeps watching what still stands, from the earliest moment at which it may not.
+fn rearm(change: &mut Change, timer: &TimerRow, rest: &[(TimerMember, TimestampMs)]) {
+    let Some(due_at) = rest.iter().map(|(_, due)| *due).min() else {
+        change.timers.push(Write::Delete(timer.key));
+        return;
+    };
+    let members = rest.iter().map(|(member, _)| *member).collect();
+    let key = TimerKey { due_at, ..timer.key };
+    if key != timer.key {
+        change.timers.push(Write::Delete(timer.key));
+    }
+    change.timers.push(Write::Insert(TimerRow { key, members }));
+}
+
+/// Does what is due for one execution; `Some` asks to look again then.
+fn look(
+    world: &World,
+    change: &mut Change,
+    kind: TimerKind,
+    member: TimerMember,
+    entropy: u64,
+) -> Option<TimestampMs> {
+    let row = world.executions.get(&member.execution)?;
+    match kind {
+        TimerKind::Lease => lease_due(world, change, row, member),
+        TimerKind::Ready => ready_due(world, change, row),
+        TimerKind::Deadline => deadline_due(world, change, row),
+        TimerKind::AttemptTimeout => attempt_due(world, change, row, member, entropy),
+        TimerKind::Idempotency => idempotency_due(world, change, row),
+    }
+}
+
+fn lease_due(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+    member: TimerMember,
+) -> Option<TimestampMs> {
+    let attempt = world.current_attempt(row)?;
+    let stale_rescue = mutants::active(Mutant::StaleRescue);
+    if row.phase != LifecyclePhase::Active || !attempt.is_leased() {
+        return None;
+    }
+    if attempt.lease_epoch != member.lease_epoch && !stale_rescue {
+        return None;
+    }
+    let now = TimestampMs(world.now.0 + mutants::node_clock_skew_ms());
+    match attempt.lease_expires_at {
+        Some(expires_at) if expires_at > now && !stale_rescue => Some(expires_at),
+        _ => {
+            expire_lease(world, change, row, attempt);
+            None
+        }
+    }
+}
+
+fn ready_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
+    let waiting = matches!(row.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
+        && row.eligibility == EligibilityState::NotEligibleUntilTime;
+    if waiting && row.not_before.is_none_or(|at| at <= world.now) {
+        let mut after = row.clone();
+        make_ready(&mut after);
+        transition(change, row, after, EventType::Ready, world.now, |event| event);
+    }
+    None
+}
+
+fn deadline_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
+    if !row.is_finished() && row.deadline_at.is_some_and(|at| at <= world.now) {
+        let mut ending = Ending::new(
+            TerminalOutcome::Expired,
+            world.now,
+            AttemptEnding::FromOutside(AttemptOutcome::DeadlineExceeded),
+        );
+        ending.reason = Some("execution_deadline".into());
+        finish(world, change, row, ending, |_| {});
+    }
+    None
+}
+
+fn attempt_due(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+    member: TimerMember,
+    entropy: u64,
+) -> Option<TimestampMs> {
+    let attempt = world.current_attempt(row)?;
+    let running = row.phase == LifecyclePhase::Active
+        && attempt.is_leased()
+        && attempt.lease_epoch == member.lease_epoch;
+    if running {
+        let failure = Failure {
+            reason: "attempt_timeout".into(),
+            category: "attempt_timeout".into(),
+            class: FailureClass::Retryable,
+            retried: AttemptOutcome::TimedOut,
+            exhausted: (TerminalOutcome::Expired, AttemptOutcome::TimedOut),
+            by: attempt.worker_instance_id.clone(),
+            entropy,
+            by_holder: false,
+        };
+        fail_attempt(world, change, row, attempt, failure);
+    }
+    None
+}
+
+fn idempotency_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
+    let key = IdempotencyKey {
+        namespace: row.namespace.clone(),
+        key: row.idempotency_key.clone()?,
+    };
+    let known = world.idempotency.get(&key)?;
+    if known.execution == row.key && !known.holds(world.now) {
+        change.idempotency.push(Write::Delete(key));
+    }
+    None
+}

@@ -1,0 +1,138 @@
+//! What an execution was promised at submission: retries, timeouts, replays, routing.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// A snapshot taken when the execution is created. Absent parts mean the defaults below.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExecutionPolicy {
+    pub retry_policy: RetryPolicy,
+    pub timeout_policy: TimeoutPolicy,
+    /// How often the execution may be replayed; no limit when absent.
+    pub max_replay_count: Option<u32>,
+    pub routing_requirements: RoutingRequirements,
+    /// How long an idempotency key holds. The default is [`DEFAULT_IDEMPOTENCY_TTL_MS`].
+    pub dedup_window_ms: Option<u64>,
+}
+
+pub const DEFAULT_IDEMPOTENCY_TTL_MS: u64 = 24 * 60 * 60 * 1000;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryPolicy {
+    /// Attempts after the first.
+    pub max_retries: u32,
+    pub backoff: Backoff,
+    /// If not empty, only failures of these categories are retried.
+    pub retryable_categories: BTreeSet<String>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            max_retries: 3,
+            backoff: Backoff::default(),
+            retryable_categories: BTreeSet::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Backoff {
+    Fixed {
+        delay_ms: u64,
+    },
+    Exponential {
+        initial_delay_ms: u64,
+        max_delay_ms: u64,
+        multiplier: f64,
+        /// Draws the delay evenly from its upper half, so that failures do not return together.
+        jitter: bool,
+    },
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::Exponential {
+            initial_delay_ms: 1_000,
+            max_delay_ms: 60_000,
+            multiplier: 2.0,
+            jitter: true,
+        }
+    }
+}
+
+impl Backoff {
+    /// The delay before retry number `retry` (0 is the first). `entropy` is any 64 random bits.
+    pub fn delay_ms(&self, retry: u32, entropy: u64) -> u64 {
+        match *self {
+            Self::Fixed { delay_ms } => delay_ms,
+            Self::Exponential { initial_delay_ms, max_delay_ms, multiplier, jitter } => {
+                let grown = initial_delay_ms as f64 * multiplier.max(1.0).powf(f64::from(retry));
+                let capped = if grown >= max_delay_ms as f64 { max_delay_ms } else { grown as u64 };
+                if jitter { capped - capped / 2 + entropy % (capped / 2 + 1) } else { capped }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimeoutPolicy {
+    /// An attempt that runs longer counts as failed and is retried as the retry policy says.
+    pub attempt_timeout_ms: Option<u64>,
+    /// From creation; when it is over the execution expires, whatever it is doing.
+    pub execution_deadline_ms: Option<u64>,
+    /// How many workers may die with this execution in hand before it is given up.
+    pub max_reclaim_count: u32,
+}
+
+impl Default for TimeoutPolicy {
+    fn default() -> Self {
+        Self { attempt_timeout_ms: None, execution_deadline_ms: None, max_reclaim_count: 100 }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RoutingRequirements {
+    pub required_capabilities: BTreeSet<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_table() {
+        let exponential = |jitter| Backoff::Exponential {
+            initial_delay_ms: 100,
+            max_delay_ms: 1_000,
+            multiplier: 2.0,
+            jitter,
+        };
+        let delays: Vec<_> = (0..6).map(|retry| exponential(false).delay_ms(retry, 7)).collect();
+        assert_eq!(delays, [100, 200, 400, 800, 1_000, 1_000]);
+        assert_eq!(exponential(false).delay_ms(u32::MAX, 0), 1_000);
+        assert_eq!(Backoff::Fixed { delay_ms: 5 }.delay_ms(9, 0), 5);
+        for entropy in 0..2_000 {
+            assert!((200..=400).contains(&exponential(true).delay_ms(2, entropy)));
+        }
+    }
+
+    #[test]
+    fn jitter_survives_tiny_and_huge_delays() {
+        for delay in [0, 1, u64::MAX] {
+            let backoff = Backoff::Exponential {
+                initial_delay_ms: delay,
+                max_delay_ms: delay,
+                multiplier: 1.0,
+                jitter: true,
+            };
+            assert!(backoff.delay_ms(3, u64::MAX) <= delay);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `ff_event`: the append-only log. The contract's event tables are views on it.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::ExecutionRow;
+use crate::contracts::{EventFilter, EventType};
+use crate::state::PublicState;
+use crate::types::{ExecutionKey, TimestampMs};
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventRow {
+    /// Given by the store as it commits; dense per shard.
+    pub shard: u16,
+    pub seq: u64,
+    pub at: TimestampMs,
+    pub event_type: EventType,
+    pub namespace: Arc<str>,
+    pub lane: Option<Arc<str>>,
+    pub kind: Option<Arc<str>>,
+    pub execution: Option<ExecutionKey>,
+    pub flow_id: Option<Uuid>,
+    pub from: Option<PublicState>,
+    pub to: Option<PublicState>,
+    pub version: u64,
+    pub attempt_index: u32,
+    pub lease_epoch: u64,
+    /// A lease ended with this transition.
+    pub lease_ended: bool,
+    pub by: Option<Arc<str>>,
+    /// A JSON object, if there is more to say.
+    pub details: Option<Arc<str>>,
+}
+
+impl EventRow {
+    /// An event about an execution as it stands after the transition.
+    pub fn about(row: &ExecutionRow, event_type: EventType, at: TimestampMs) -> Self {
+        Self {
+            shard: 0,
+            seq: 0,
+            at,
+            event_type,
+            namespace: row.namespace.clone(),
+            lane: Some(row.lane.clone()),
+            kind: Some(row.kind.clone()),
+            execution: Some(row.key),
+            flow_id: row.flow_id,
+            from: None,
+            to: Some(row.public_state),
+            version: row.version,
+            attempt_index: row.attempt_index,
+            lease_epoch: row.lease_epoch,
+            lease_ended: false,
+            by: None,
+            details: None,
+        }
+    }
+
+    #[must_use]
+    pub fn details(mut self, details: &serde_json::Value) -> Self {
+        self.details = Some(details.to_string().into());
+        self
+    }
+
+    #[must_use]
+    pub fn by(mut self, by: Option<Arc<str>>) -> Self {
+        self.by = by;
+        self
+    }
+
+    pub fn matches(&self, filter: &EventFilter) -> bool {
+        let same = |wanted: Option<&str>, have: Option<&str>| wanted.is_none() || wanted == have;
+        same(filter.namespace.as_ref().map(|n| n.as_str()), Some(&self.namespace))
+            && same(filter.lane_id.as_ref().map(|l| l.as_str()), self.lane.as_deref())
+            && same(filter.execution_kind.as_deref(), self.kind.as_deref())
+            && (filter.flow_id.is_none() || filter.flow_id.map(|f| f.0) == self.flow_id)
+            && (filter.event_types.is_empty() || filter.event_types.contains(&self.event_type))
+    }
+}

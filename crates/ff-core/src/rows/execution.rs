@@ -1,0 +1,143 @@
+//! `ff_exec_core`: one unit of work, narrow, with its bytes apart once they are large.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::Row;
+use crate::policy::ExecutionPolicy;
+use crate::state::{
+    AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState, PublicState,
+};
+use crate::types::{ExecutionKey, TimestampMs};
+
+/// One point of priority is worth this head start, so old work is never starved for ever and the
+/// order of claims needs no clock: it is a number that is fixed when the row is written.
+pub const AGEING_MS_PER_PRIORITY: i64 = 10 * 60 * 1000;
+
+/// Bytes that belong to a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Blob {
+    #[default]
+    Absent,
+    Here(Arc<[u8]>),
+    /// Stored apart and not loaded with the row.
+    Apart,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExecutionRow {
+    // Fixed at creation.
+    pub key: ExecutionKey,
+    pub flow_id: Option<Uuid>,
+    pub namespace: Arc<str>,
+    pub lane: Arc<str>,
+    pub kind: Arc<str>,
+    pub payload: Blob,
+    pub payload_encoding: Option<Arc<str>>,
+    pub creator: Arc<str>,
+    pub idempotency_key: Option<Arc<str>>,
+    pub policy: Option<Arc<str>>,
+    /// The canonical form of the required capabilities; see `capability::class`.
+    pub capability_class: Arc<str>,
+    pub created_at: TimestampMs,
+
+    // Moved by operations.
+    pub priority: i32,
+    pub tags: Arc<str>,
+    pub attempt_index: u32,
+    pub phase: LifecyclePhase,
+    pub ownership: OwnershipState,
+    pub eligibility: EligibilityState,
+    pub public_state: PublicState,
+    pub attempt_state: AttemptState,
+    pub blocking: BlockingReason,
+    pub not_before: Option<TimestampMs>,
+    pub deadline_at: Option<TimestampMs>,
+    pub started_at: Option<TimestampMs>,
+    pub terminal_at: Option<TimestampMs>,
+    pub result: Blob,
+    pub failure_reason: Option<Arc<str>>,
+    pub failure_category: Option<Arc<str>>,
+    pub cancellation_reason: Option<Arc<str>>,
+    pub cancelled_by: Option<Arc<str>>,
+    pub retry_count: u32,
+    pub reclaim_count: u32,
+    /// The idempotency key is given back when this execution finishes.
+    pub holds_key: bool,
+    /// The last lease epoch granted or burnt, over all attempts.
+    pub lease_epoch: u64,
+    /// Grows by one with every accepted transition.
+    pub version: u64,
+    /// A JSON object for the few facts that have no column.
+    pub raw_fields: Arc<str>,
+}
+
+impl ExecutionRow {
+    /// The order of claims: smaller first.
+    pub fn rank(&self) -> i64 {
+        self.created_at.0.saturating_sub(i64::from(self.priority) * AGEING_MS_PER_PRIORITY)
+    }
+
+    /// The predicate of the claim index.
+    pub fn is_claimable(&self) -> bool {
+        matches!(self.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
+            && self.eligibility == EligibilityState::EligibleNow
+    }
+
+    pub fn is_finished(&self) -> bool {
+        self.phase.is_finished()
+    }
+
+    /// The stored policy, or the defaults where there is none or it cannot be read.
+    pub fn policy(&self) -> ExecutionPolicy {
+        let stored = self.policy.as_deref();
+        stored.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+    }
+
+    pub fn tags(&self) -> BTreeMap<String, String> {
+        if &*self.tags == "{}" {
+            return BTreeMap::new();
+        }
+        serde_json::from_str(&self.tags).unwrap_or_default()
+    }
+
+    pub fn replay_count(&self) -> u32 {
+        let count = raw_object(&self.raw_fields).get("replay_count").and_then(Value::as_u64);
+        u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    pub fn set_raw(&mut self, name: &str, value: Value) {
+        self.raw_fields = with_raw(&self.raw_fields, [(name, value)]);
+    }
+}
+
+impl Row for ExecutionRow {
+    type Key = ExecutionKey;
+
+    fn key(&self) -> ExecutionKey {
+        self.key
+    }
+}
+
+/// Reads a `raw_fields` column; anything but an object counts as empty.
+pub(crate) fn raw_object(json: &str) -> Map<String, Value> {
+    match serde_json::from_str(json) {
+        Ok(Value::Object(object)) => object,
+        _ => Map::new(),
+    }
+}
+
+/// A `raw_fields` column with some members replaced.
+pub(crate) fn with_raw<'a>(
+    json: &str,
+    members: impl IntoIterator<Item = (&'a str, Value)>,
+) -> Arc<str> {
+    let mut object = raw_object(json);
+    for (name, value) in members {
+        object.insert(name.to_owned(), value);
+    }
+    Value::Object(object).to_string().into()
+}

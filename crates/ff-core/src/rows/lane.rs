@@ -1,0 +1,36 @@
+//! `ff_lane`: every lane that was ever used, and whether it is paused.
+
+use std::sync::Arc;
+
+use super::Row;
+use crate::state::LaneState;
+use crate::types::TimestampMs;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaneRow {
+    pub lane: Arc<str>,
+    pub state: LaneState,
+    pub paused_reason: Option<Arc<str>>,
+    pub paused_by: Option<Arc<str>>,
+    pub paused_at: Option<TimestampMs>,
+}
+
+impl LaneRow {
+    pub fn active(lane: Arc<str>) -> Self {
+        Self {
+            lane,
+            state: LaneState::Active,
+            paused_reason: None,
+            paused_by: None,
+            paused_at: None,
+        }
+    }
+}
+
+impl Row for LaneRow {
+    type Key = Arc<str>;
+
+    fn key(&self) -> Arc<str> {
+        self.lane.clone()
+    }
+}

@@ -1,0 +1,31 @@
+//! One plain struct per table. `spelling` says how each enum is written in storage.
+
+mod attempt;
+mod event;
+mod execution;
+mod flow;
+mod idempotency;
+mod lane;
+pub mod spelling;
+mod timer;
+
+pub use attempt::{AttemptKey, AttemptRow};
+pub use event::EventRow;
+pub use execution::{AGEING_MS_PER_PRIORITY, Blob, ExecutionRow};
+pub(crate) use execution::with_raw;
+pub use flow::{
+    BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow, FlowKey, FlowRow,
+    FlowState,
+};
+pub use idempotency::{IdempotencyKey, IdempotencyRow};
+pub use lane::LaneRow;
+pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
+
+use std::hash::Hash;
+
+/// A row knows its own key.
+pub trait Row: Clone + Send + Sync + 'static {
+    type Key: Clone + Ord + Hash + Send + Sync + 'static;
+
+    fn key(&self) -> Self::Key;
+}

@@ -1,0 +1,138 @@
+//! Operations that share a transaction. A refusal is a value and harms nobody else.
+
+use tokio::sync::oneshot;
+
+use super::{Change, Needs, World};
+use crate::engine_error::{EngineError, StoreError};
+use crate::mutants::{self, Mutant};
+use crate::operations::Operation;
+use crate::types::Namespace;
+
+/// Where an operation's answer goes.
+pub type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
+
+/// One waiting operation, whatever it is.
+pub struct Job(Box<dyn Work>);
+
+/// The operations of one transaction, in the order in which they came.
+pub struct Batch {
+    jobs: Vec<Job>,
+}
+
+trait Work: Send {
+    fn weight(&self) -> usize;
+    fn needs(&self, needs: &mut Needs);
+    fn decide(&mut self, world: &mut World);
+    fn answer(&mut self);
+    fn refuse(&mut self, error: EngineError);
+}
+
+struct Pending<O: Operation> {
+    operation: O,
+    scope: Option<Namespace>,
+    decided: Option<Result<O::Reply, EngineError>>,
+    reply: Option<Reply<O::Reply>>,
+}
+
+impl<O: Operation> Work for Pending<O> {
+    fn weight(&self) -> usize {
+        self.operation.weight()
+    }
+
+    fn needs(&self, needs: &mut Needs) {
+        needs.restrict(self.scope.as_ref().map(|scope| scope.as_str().into()));
+        self.operation.needs(needs);
+    }
+
+    fn decide(&mut self, world: &mut World) {
+        world.restrict(self.scope.clone());
+        let decided = self.operation.decide(world);
+        self.decided = Some(decided.map(|(reply, change)| {
+            world.apply(change);
+            reply
+        }));
+        if mutants::active(Mutant::AckBeforeCommit) {
+            self.answer();
+        }
+    }
+
+    fn answer(&mut self) {
+        if let (Some(decided), Some(reply)) = (self.decided.take(), self.reply.take()) {
+            // The caller may have gone; what it asked for has happened all the same.
+            let _ = reply.send(decided);
+        }
+    }
+
+    fn refuse(&mut self, error: EngineError) {
+        if let Some(reply) = self.reply.take() {
+            let _ = reply.send(Err(error));
+        }
+    }
+}
+
+impl Job {
+    pub fn new<O: Operation>(
+        operation: O,
+        scope: Option<Namespace>,
+        reply: Reply<O::Reply>,
+    ) -> Self {
+        let reply = Some(reply);
+        Self(Box::new(Pending { operation, scope, decided: None, reply }))
+    }
+
+    /// How many single operations this one is worth.
+    pub fn weight(&self) -> usize {
+        self.0.weight()
+    }
+}
+
+impl Batch {
+    pub fn new(jobs: Vec<Job>) -> Self {
+        Self { jobs }
+    }
+
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The needs of all jobs, merged.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        for job in &self.jobs {
+            job.0.needs(&mut needs);
+        }
+        needs.settle_claims();
+        needs
+    }
+
+    /// Lets the jobs decide in turn. May be called again with a newer world.
+    pub fn decide(&mut self, mut world: World) -> Change {
+        for job in &mut self.jobs {
+            job.0.decide(&mut world);
+        }
+        world.into_change()
+    }
+
+    /// The transaction is committed: everybody gets an answer.
+    pub fn answer(mut self) {
+        for job in &mut self.jobs {
+            job.0.answer();
+        }
+    }
+
+    /// The transaction failed: everybody is told.
+    pub fn refuse(mut self, error: &StoreError, store: &'static str) {
+        for job in &mut self.jobs {
+            job.0.refuse(error.clone().into_engine_error(store));
+        }
+    }
+
+    /// The same jobs, each in a batch of its own.
+    pub fn split(self) -> impl Iterator<Item = Self> {
+        self.jobs.into_iter().map(|job| Self { jobs: vec![job] })
+    }
+}

@@ -1,0 +1,170 @@
+//! Wake-ups after a commit. Every one of them is a hint: whoever hears nothing looks again anyway.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use super::{Change, Write};
+use crate::types::TimestampMs;
+
+/// Rung by a store when it has committed, or when it hears that another process has.
+pub struct Bells {
+    /// Counts commits that wrote events.
+    events: watch::Sender<u64>,
+    /// The earliest due time that was written and not yet looked at.
+    timers: watch::Sender<Option<TimestampMs>>,
+    waiters: Mutex<HashMap<Arc<str>, VecDeque<Arc<Waiter>>>>,
+}
+
+#[derive(Default)]
+struct Waiter {
+    rung: AtomicBool,
+    notify: Notify,
+}
+
+/// A claim that waits for work in some lanes. Dropping it passes an unused ring on.
+pub struct ClaimWaiter {
+    bells: Arc<Bells>,
+    lanes: Vec<Arc<str>>,
+    waiter: Arc<Waiter>,
+}
+
+impl Default for Bells {
+    fn default() -> Self {
+        Self {
+            events: watch::Sender::new(0),
+            timers: watch::Sender::new(None),
+            waiters: Mutex::default(),
+        }
+    }
+}
+
+impl Bells {
+    /// Tells everybody whom a committed change concerns.
+    pub fn ring(&self, change: &Change) {
+        let mut ready: HashMap<&Arc<str>, usize> = HashMap::new();
+        for write in &change.executions {
+            if let Write::Insert(row) | Write::Update(row) = write
+                && row.is_claimable()
+            {
+                *ready.entry(&row.lane).or_default() += 1;
+            }
+        }
+        for write in &change.lanes {
+            if let Write::Update(row) = write {
+                ready.insert(&row.lane, usize::MAX);
+            }
+        }
+        for (lane, count) in ready {
+            self.ring_lane(lane, count);
+        }
+        let armed = change.timers.iter().filter_map(|write| match write {
+            Write::Insert(row) | Write::Update(row) => Some(row.key.due_at),
+            Write::Delete(_) => None,
+        });
+        if let Some(due) = armed.min() {
+            self.ring_timers(due);
+        }
+        if !change.events.is_empty() {
+            self.ring_events();
+        }
+    }
+
+    pub fn ring_events(&self) {
+        self.events.send_modify(|count| *count += 1);
+    }
+
+    pub fn ring_timers(&self, due: TimestampMs) {
+        self.timers.send_if_modified(|earliest| {
+            let sooner = earliest.is_none_or(|known| due < known);
+            if sooner {
+                *earliest = Some(due);
+            }
+            sooner
+        });
+    }
+
+    /// Wakes as many waiting claims as there is new work.
+    pub fn ring_lane(&self, lane: &Arc<str>, count: usize) {
+        let mut waiters = self.waiters();
+        let Some(queue) = waiters.get_mut(lane) else { return };
+        let mut left = count;
+        while left > 0 {
+            let Some(waiter) = queue.pop_front() else { break };
+            if !waiter.rung.swap(true, Ordering::AcqRel) {
+                waiter.notify.notify_one();
+                left -= 1;
+            }
+        }
+        if queue.is_empty() {
+            waiters.remove(lane);
+        }
+    }
+
+    pub fn events(&self) -> watch::Receiver<u64> {
+        self.events.subscribe()
+    }
+
+    pub fn timers(&self) -> watch::Receiver<Option<TimestampMs>> {
+        self.timers.subscribe()
+    }
+
+    /// The sweeper is about to look: what was armed before is seen by that look.
+    pub fn clear_timers(&self) {
+        self.timers.send_if_modified(|earliest| {
+            *earliest = None;
+            false
+        });
+    }
+
+    /// Registers a claim before it looks for work, so that nothing slips between look and wait.
+    pub fn wait_for_work(self: &Arc<Self>, lanes: &[Arc<str>]) -> ClaimWaiter {
+        let waiter = Arc::new(Waiter::default());
+        let mut waiters = self.waiters();
+        for lane in lanes {
+            waiters.entry(lane.clone()).or_default().push_back(waiter.clone());
+        }
+        drop(waiters);
+        ClaimWaiter { bells: self.clone(), lanes: lanes.to_vec(), waiter }
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Arc<Waiter>>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClaimWaiter {
+    pub async fn rung(&self) {
+        self.waiter.notify.notified().await;
+    }
+
+    /// The claim found work: nothing is left to pass on.
+    pub fn satisfied(self) {
+        self.waiter.rung.store(false, Ordering::Release);
+    }
+
+    fn withdraw(&self) {
+        let mut waiters = self.bells.waiters();
+        for lane in &self.lanes {
+            if let Some(queue) = waiters.get_mut(lane) {
+                queue.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+                if queue.is_empty() {
+                    waiters.remove(lane);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for ClaimWaiter {
+    fn drop(&mut self) {
+        self.withdraw();
+        if self.waiter.rung.swap(false, Ordering::AcqRel) {
+            for lane in &self.lanes {
+                self.bells.ring_lane(lane, 1);
+            }
+        }
+    }
+}

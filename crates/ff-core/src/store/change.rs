@@ -1,0 +1,51 @@
+//! What an operation wants written: a value that can be printed and merged.
+
+use crate::rows::{
+    AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow,
+    IdempotencyRow, LaneRow, Row, TimerRow,
+};
+use crate::types::ExecutionKey;
+
+/// One row to write. An insert of a row that exists is a conflict, never an overwrite.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write<R: Row> {
+    Insert(R),
+    Update(R),
+    Delete(R::Key),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    pub executions: Vec<Write<ExecutionRow>>,
+    pub attempts: Vec<Write<AttemptRow>>,
+    pub flows: Vec<Write<FlowRow>>,
+    pub edge_groups: Vec<Write<EdgeGroupRow>>,
+    pub backlogs: Vec<Write<BacklogRow>>,
+    pub backlog_members: Vec<Write<BacklogMemberRow>>,
+    pub lanes: Vec<Write<LaneRow>>,
+    pub timers: Vec<Write<TimerRow>>,
+    pub idempotency: Vec<Write<IdempotencyRow>>,
+    /// Appended to the log, in this order.
+    pub events: Vec<EventRow>,
+    /// Executions to forget, with their attempts, bytes and events.
+    pub purges: Vec<ExecutionKey>,
+    /// Subscriptions cannot start below this place in the log any more.
+    pub log_floor: Option<(u16, u64)>,
+}
+
+impl Change {
+    pub fn is_empty(&self) -> bool {
+        self.executions.is_empty()
+            && self.attempts.is_empty()
+            && self.flows.is_empty()
+            && self.edge_groups.is_empty()
+            && self.backlogs.is_empty()
+            && self.backlog_members.is_empty()
+            && self.lanes.is_empty()
+            && self.timers.is_empty()
+            && self.idempotency.is_empty()
+            && self.events.is_empty()
+            && self.purges.is_empty()
+            && self.log_floor.is_none()
+    }
+}

@@ -1,0 +1,493 @@
+//! The reference store: plain maps under a mutex. It promises nothing across a restart; it exists
+//! to say what the other stores must do, and to run tests and simulations fast.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::{
+    Batch, Bells, Change, ClaimScan, CountRow, ListQuery, LogBounds, Needs, Query, RetentionScan,
+    Rows, Store, World, Write,
+};
+use crate::capability;
+use crate::contracts::{Durability, ListOrder};
+use crate::engine::clock::Clock;
+use crate::engine::{Engine, EngineConfig};
+use crate::engine_backend::EngineBackend;
+use crate::engine_error::StoreError;
+use crate::rows::{
+    AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
+    EdgeGroupRow, EventRow, ExecutionRow, FlowKey, FlowRow, IdempotencyKey, IdempotencyRow,
+    LaneRow, Row, TimerKey, TimerRow,
+};
+use crate::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
+
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    bells: Arc<Bells>,
+    tables: Mutex<Tables>,
+}
+
+/// An engine on a memory store.
+pub struct MemoryBackend {
+    engine: Arc<Engine>,
+    store: Arc<MemoryStore>,
+}
+
+impl MemoryBackend {
+    /// Must be called inside a tokio runtime.
+    pub fn new(clock: Arc<dyn Clock>, config: EngineConfig) -> Arc<Self> {
+        let store = Arc::new(MemoryStore::new(clock));
+        let engine = Engine::start(store.clone(), config);
+        Arc::new(Self { engine, store })
+    }
+
+    pub fn store(&self) -> &MemoryStore {
+        &self.store
+    }
+}
+
+impl EngineBackend for MemoryBackend {
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+/// Every row there is. `Clone` is a snapshot, which simulations use to model a crash.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    pub executions: BTreeMap<ExecutionKey, ExecutionRow>,
+    pub attempts: BTreeMap<AttemptKey, AttemptRow>,
+    pub flows: BTreeMap<FlowKey, FlowRow>,
+    pub edge_groups: BTreeMap<EdgeGroupKey, EdgeGroupRow>,
+    pub backlogs: BTreeMap<FlowKey, BacklogRow>,
+    pub backlog_members: BTreeMap<BacklogMemberKey, BacklogMemberRow>,
+    pub lanes: BTreeMap<Arc<str>, LaneRow>,
+    pub timers: BTreeMap<TimerKey, TimerRow>,
+    pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
+    pub events: BTreeMap<u64, EventRow>,
+    pub history_id: Uuid,
+    pub log_floor: u64,
+    pub log_head: u64,
+    /// The claim index: lane, order, identity.
+    ready: BTreeSet<(Arc<str>, i64, ExecutionKey)>,
+}
+
+impl MemoryStore {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let history_id = Uuid::new_v4();
+        Self { clock, bells: Arc::default(), tables: Mutex::new(Tables::new(history_id)) }
+    }
+
+    /// A copy of every row.
+    pub fn dump(&self) -> Tables {
+        self.tables().clone()
+    }
+
+    /// Puts rows there by hand, as a user could with SQL.
+    pub fn edit(&self, edit: impl FnOnce(&mut Tables)) {
+        let mut tables = self.tables();
+        edit(&mut tables);
+        tables.rebuild_ready();
+    }
+
+    /// Loads, decides and, if `keep`, writes: all that `transact` does, without waiting.
+    pub fn transact_now(&self, batch: &mut Batch, keep: bool) -> Result<(), StoreError> {
+        let mut tables = self.tables();
+        let now = self.clock.now();
+        let world = tables.load(&batch.needs(), now);
+        let change = batch.decide(world);
+        if keep {
+            tables.write(&change)?;
+            drop(tables);
+            self.bells.ring(&change);
+        }
+        Ok(())
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::BestEffort
+    }
+
+    fn now(&self) -> TimestampMs {
+        self.clock.now()
+    }
+
+    async fn sleep_until(&self, at: TimestampMs) {
+        self.clock.sleep_until(at).await;
+    }
+
+    fn flow_partition(&self, _: &FlowId) -> u16 {
+        0
+    }
+
+    fn solo_partition(&self, _: &LaneId) -> u16 {
+        0
+    }
+
+    async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        self.transact_now(batch, true)
+    }
+
+    async fn query(&self, query: Query) -> Result<Rows, StoreError> {
+        let mut rows = self.tables().query(query, self.clock.now());
+        rows.now = self.clock.now();
+        Ok(rows)
+    }
+
+    fn listen(&self) -> &Arc<Bells> {
+        &self.bells
+    }
+}
+
+impl Tables {
+    fn new(history_id: Uuid) -> Self {
+        Self {
+            executions: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            edge_groups: BTreeMap::new(),
+            backlogs: BTreeMap::new(),
+            backlog_members: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            idempotency: BTreeMap::new(),
+            events: BTreeMap::new(),
+            history_id,
+            log_floor: 1,
+            log_head: 0,
+            ready: BTreeSet::new(),
+        }
+    }
+
+    fn rebuild_ready(&mut self) {
+        let ready = self.executions.values().filter(|row| row.is_claimable()).map(ready_key);
+        self.ready = ready.collect();
+    }
+
+    fn load(&self, needs: &Needs, now: TimestampMs) -> World {
+        let mut world = World::new(now, "memory");
+        for key in &needs.executions {
+            self.load_execution(&mut world, key);
+        }
+        for flow in &needs.flow_members {
+            for row in self.members(*flow) {
+                self.load_execution(&mut world, &row.key);
+            }
+        }
+        for key in &needs.attempts {
+            load(&mut world.attempts, &self.attempts, key);
+        }
+        for key in &needs.flows {
+            load(&mut world.flows, &self.flows, key);
+        }
+        for key in &needs.edge_groups_into {
+            let into = |row: &&EdgeGroupRow| {
+                row.key.downstream == key.id && row.key.flow.partition == key.partition
+            };
+            for row in self.edge_groups.values().filter(into) {
+                world.edge_groups.load(row.clone());
+            }
+        }
+        for key in &needs.backlogs {
+            load(&mut world.backlogs, &self.backlogs, key);
+            for row in self.backlog_members.values().filter(|row| row.key.flow == *key) {
+                world.backlog_members.load(row.clone());
+            }
+        }
+        for lane in &needs.lanes {
+            load(&mut world.lanes, &self.lanes, lane);
+        }
+        for key in &needs.idempotency {
+            load(&mut world.idempotency, &self.idempotency, key);
+        }
+        for (scan, limit) in &needs.claimable {
+            self.load_claimable(&mut world, scan, *limit);
+        }
+        if needs.due_timers > 0 {
+            self.load_due(&mut world, needs.due_timers, now);
+        }
+        if let Some(scan) = needs.retention {
+            self.load_retired(&mut world, scan, now);
+        }
+        world
+    }
+
+    fn load_execution(&self, world: &mut World, key: &ExecutionKey) {
+        let Some(row) = self.executions.get(key) else { return };
+        let current = AttemptKey { execution: *key, index: row.attempt_index };
+        load(&mut world.attempts, &self.attempts, &current);
+        world.executions.load(row.clone());
+    }
+
+    fn load_claimable(&self, world: &mut World, scan: &ClaimScan, limit: usize) {
+        let from = (scan.lane.clone(), i64::MIN, ExecutionKey { partition: 0, id: Uuid::nil() });
+        let in_lane = self.ready.range(from..).take_while(|(lane, _, _)| *lane == scan.lane);
+        let suits = |row: &&ExecutionRow| {
+            scan.namespace.as_ref().is_none_or(|wanted| *wanted == row.namespace)
+                && capability::satisfied(&row.capability_class, &scan.offered)
+        };
+        let rows = in_lane.filter_map(|(_, _, key)| self.executions.get(key)).filter(suits);
+        let keys: Vec<_> = rows.take(limit).map(|row| row.key).collect();
+        for key in &keys {
+            self.load_execution(world, key);
+            if let Some(id) = self.executions[key].flow_id {
+                load(&mut world.flows, &self.flows, &FlowKey { partition: key.partition, id });
+            }
+        }
+        world.claimable.insert(scan.clone(), keys);
+    }
+
+    fn load_due(&self, world: &mut World, limit: usize, now: TimestampMs) {
+        let due = self.timers.values().take_while(|row| row.key.due_at <= now).take(limit);
+        for timer in due {
+            for member in &timer.members {
+                self.load_execution(world, &member.execution);
+                self.load_own_key(world, &member.execution);
+            }
+            world.timers.load(timer.clone());
+            world.due_timers.push(timer.clone());
+        }
+    }
+
+    fn load_retired(&self, world: &mut World, scan: RetentionScan, now: TimestampMs) {
+        let cutoff = scan.max_age_ms.map(|age| TimestampMs(now.0.saturating_sub_unsigned(age)));
+        let horizon = scan.max_finished.and_then(|keep| self.finish_horizon(keep));
+        let retired = |row: &&EventRow| {
+            cutoff.is_some_and(|cutoff| row.at <= cutoff)
+                || horizon.is_some_and(|horizon| row.seq <= horizon)
+        };
+        let old = self.events.range(self.log_floor..).map(|(_, row)| row);
+        for event in old.take_while(retired).take(scan.limit) {
+            if let Some(key) = &event.execution {
+                self.load_execution(world, key);
+                self.load_own_key(world, key);
+            }
+            world.retired_events.push(event.clone());
+        }
+    }
+
+    /// The last place in the log before the newest `keep` endings.
+    fn finish_horizon(&self, keep: u64) -> Option<u64> {
+        let endings = self.events.values().rev().filter(|row| row.event_type.is_finish());
+        endings.map(|row| row.seq).nth(usize::try_from(keep).unwrap_or(usize::MAX))
+    }
+
+    fn load_own_key(&self, world: &mut World, key: &ExecutionKey) {
+        if let Some(row) = self.executions.get(key)
+            && let Some(own) = &row.idempotency_key
+        {
+            let key = IdempotencyKey { namespace: row.namespace.clone(), key: own.clone() };
+            load(&mut world.idempotency, &self.idempotency, &key);
+        }
+    }
+
+    fn members(&self, flow: FlowKey) -> impl Iterator<Item = &ExecutionRow> {
+        let of_flow = move |row: &&ExecutionRow| {
+            row.flow_id == Some(flow.id) && row.key.partition == flow.partition
+        };
+        self.executions.values().filter(of_flow)
+    }
+
+    fn write(&mut self, change: &Change) -> Result<(), StoreError> {
+        for write in &change.executions {
+            let key = match write {
+                Write::Insert(row) | Write::Update(row) => row.key,
+                Write::Delete(key) => *key,
+            };
+            if let Some(old) = self.executions.get(&key) {
+                self.ready.remove(&ready_key(old));
+            }
+            if let Write::Insert(row) | Write::Update(row) = write
+                && row.is_claimable()
+            {
+                self.ready.insert(ready_key(row));
+            }
+        }
+        write(&mut self.executions, &change.executions)?;
+        write(&mut self.attempts, &change.attempts)?;
+        write(&mut self.flows, &change.flows)?;
+        write(&mut self.edge_groups, &change.edge_groups)?;
+        write(&mut self.backlogs, &change.backlogs)?;
+        write(&mut self.backlog_members, &change.backlog_members)?;
+        write(&mut self.lanes, &change.lanes)?;
+        for timer in &change.timers {
+            match timer {
+                Write::Insert(row) | Write::Update(row) => {
+                    self.timers.insert(row.key, row.clone());
+                }
+                Write::Delete(key) => {
+                    self.timers.remove(key);
+                }
+            }
+        }
+        write(&mut self.idempotency, &change.idempotency)?;
+        for event in &change.events {
+            self.log_head += 1;
+            let seq = self.log_head;
+            self.events.insert(seq, EventRow { seq, ..event.clone() });
+        }
+        for key in &change.purges {
+            self.purge(key);
+        }
+        if let Some((_, floor)) = change.log_floor {
+            self.log_floor = self.log_floor.max(floor);
+            let floor = self.log_floor;
+            self.events.retain(|seq, row| *seq >= floor || row.execution.is_some());
+        }
+        Ok(())
+    }
+
+    fn purge(&mut self, key: &ExecutionKey) {
+        if let Some(row) = self.executions.remove(key) {
+            self.ready.remove(&ready_key(&row));
+        }
+        self.attempts.retain(|attempt, _| attempt.execution != *key);
+        self.events.retain(|_, event| event.execution.as_ref() != Some(key));
+    }
+
+    fn query(&self, query: Query, now: TimestampMs) -> Rows {
+        let mut rows = Rows::default();
+        match query {
+            Query::Execution(key) => self.query_execution(&mut rows, key),
+            Query::Executions(list) => rows.executions = self.list(&list),
+            Query::UnfinishedMembers { flow, limit } => {
+                let open = self.members(flow).filter(|row| !row.is_finished());
+                rows.executions = open.take(limit).cloned().collect();
+            }
+            Query::Payloads(keys) => {
+                let found = keys.iter().filter_map(|key| self.executions.get(key));
+                rows.blobs = found.filter_map(|row| bytes_of(row.key, &row.payload)).collect();
+            }
+            Query::Result(key) => {
+                let row = self.executions.get(&key);
+                rows.blobs = row.and_then(|row| bytes_of(key, &row.result)).into_iter().collect();
+                rows.executions = row.cloned().into_iter().collect();
+            }
+            Query::Events { after, limit, .. } => {
+                let from = (Bound::Excluded(after), Bound::Unbounded);
+                let events = self.events.range(from).filter(|(seq, _)| **seq >= self.log_floor);
+                rows.events = events.take(limit).map(|(_, row)| row.clone()).collect();
+                rows.log = Some(self.bounds());
+            }
+            Query::History { execution, after_version, limit } => {
+                let own = |row: &&EventRow| {
+                    row.execution == Some(execution) && row.version > after_version
+                };
+                let mut events: Vec<_> = self.events.values().filter(own).cloned().collect();
+                events.sort_by_key(|row| row.version);
+                events.truncate(limit);
+                rows.events = events;
+            }
+            Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()),
+            Query::Lanes => rows.lanes = self.lanes.values().cloned().collect(),
+            Query::Log => rows.log = Some(self.bounds()),
+            Query::NextDue(scan) => rows.next_due = self.next_due(scan, now),
+        }
+        rows
+    }
+
+    fn query_execution(&self, rows: &mut Rows, key: ExecutionKey) {
+        let Some(row) = self.executions.get(&key) else { return };
+        let from = AttemptKey { execution: key, index: 0 };
+        let attempts = self.attempts.range(from..).take_while(|(at, _)| at.execution == key);
+        rows.attempts = attempts.map(|(_, row)| row.clone()).collect();
+        rows.lanes = self.lanes.get(&row.lane).cloned().into_iter().collect();
+        if let Some(id) = row.flow_id {
+            let flow = self.flows.get(&FlowKey { partition: key.partition, id });
+            rows.flows = flow.cloned().into_iter().collect();
+        }
+        rows.executions = vec![row.clone()];
+    }
+
+    fn list(&self, list: &ListQuery) -> Vec<ExecutionRow> {
+        let wanted = |row: &&ExecutionRow| list.matches(row) && list.is_after(row);
+        let mut found: Vec<_> = self.executions.values().filter(wanted).cloned().collect();
+        found.sort_by_key(|row| (row.created_at, row.key.id));
+        if list.order == ListOrder::NewestFirst {
+            found.reverse();
+        }
+        found.truncate(list.limit);
+        found
+    }
+
+    fn counts(&self, namespace: Option<&Arc<str>>) -> Vec<CountRow> {
+        let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+        for row in self.executions.values() {
+            if namespace.is_none_or(|wanted| *wanted == row.namespace) {
+                let group = (row.namespace.clone(), row.lane.clone(), row.public_state);
+                *counts.entry(group).or_default() += 1;
+            }
+        }
+        let count = |((namespace, lane, state), count)| CountRow { namespace, lane, state, count };
+        counts.into_iter().map(count).collect()
+    }
+
+    fn bounds(&self) -> LogBounds {
+        LogBounds { history_id: self.history_id, shards: vec![(self.log_floor, self.log_head)] }
+    }
+
+    fn next_due(&self, scan: Option<RetentionScan>, now: TimestampMs) -> Option<TimestampMs> {
+        let timer = self.timers.keys().next().map(|key| key.due_at);
+        let oldest = self.events.range(self.log_floor..).next().map(|(_, row)| row);
+        let retired = scan.and_then(|scan| {
+            let oldest = oldest?;
+            let too_many = scan.max_finished.and_then(|keep| self.finish_horizon(keep));
+            if too_many.is_some_and(|horizon| oldest.seq <= horizon) {
+                return Some(now);
+            }
+            scan.max_age_ms.map(|age| oldest.at.after_ms(age))
+        });
+        timer.into_iter().chain(retired).min()
+    }
+}
+
+fn ready_key(row: &ExecutionRow) -> (Arc<str>, i64, ExecutionKey) {
+    (row.lane.clone(), row.rank(), row.key)
+}
+
+fn bytes_of(key: ExecutionKey, blob: &Blob) -> Option<(ExecutionKey, Arc<[u8]>)> {
+    match blob {
+        Blob::Here(bytes) => Some((key, bytes.clone())),
+        Blob::Absent | Blob::Apart => None,
+    }
+}
+
+fn load<R: Row>(table: &mut super::Table<R>, stored: &BTreeMap<R::Key, R>, key: &R::Key) {
+    if let Some(row) = stored.get(key) {
+        table.load(row.clone());
+    }
+}
+
+fn write<R: Row>(stored: &mut BTreeMap<R::Key, R>, writes: &[Write<R>]) -> Result<(), StoreError> {
+    for write in writes {
+        match write {
+            Write::Insert(row) => {
+                if stored.insert(row.key(), row.clone()).is_some() {
+                    return Err(StoreError::Conflict("a row with this key exists".into()));
+                }
+            }
+            Write::Update(row) => {
+                stored.insert(row.key(), row.clone());
+            }
+            Write::Delete(key) => {
+                stored.remove(key);
+            }
+        }
+    }
+    Ok(())
+}

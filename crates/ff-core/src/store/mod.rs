@@ -1,0 +1,57 @@
+//! The seam between the engine and a database: three verbs, and the values that cross it.
+
+mod batch;
+mod bells;
+mod change;
+pub mod memory;
+mod needs;
+mod query;
+mod table;
+mod world;
+
+pub use batch::{Batch, Job, Reply};
+pub use bells::{Bells, ClaimWaiter};
+pub use change::{Change, Write};
+pub use needs::{ClaimScan, Needs, RetentionScan};
+pub use query::{CountRow, ListQuery, LogBounds, Query, Rows};
+pub use table::Table;
+pub use world::World;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::contracts::Durability;
+use crate::engine_error::StoreError;
+use crate::types::{FlowId, LaneId, TimestampMs};
+
+/// What a database must do. No store decides anything about state.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The name in errors, lease ids and metrics.
+    fn name(&self) -> &'static str;
+
+    fn durability(&self) -> Durability;
+
+    /// The store's clock, the only one that decides.
+    fn now(&self) -> TimestampMs;
+
+    /// Returns once the store's clock has reached the instant.
+    async fn sleep_until(&self, at: TimestampMs);
+
+    /// The partition of a flow and its members.
+    fn flow_partition(&self, flow: &FlowId) -> u16;
+
+    /// The partition of a new execution outside any flow.
+    fn solo_partition(&self, lane: &LaneId) -> u16;
+
+    /// Loads what the batch needs at one instant, lets it decide, writes and commits. The batch
+    /// keeps the answers; whoever calls sends them once this has returned.
+    async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError>;
+
+    /// Reads committed rows.
+    async fn query(&self, query: Query) -> Result<Rows, StoreError>;
+
+    /// Hints that something has changed. They may be lost; polling is what correctness rests on.
+    fn listen(&self) -> &Arc<Bells>;
+}

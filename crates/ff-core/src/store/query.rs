@@ -1,0 +1,111 @@
+//! Reads outside transactions: what may be asked, and rows for an answer.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::RetentionScan;
+use crate::contracts::ListOrder;
+use crate::rows::{AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, LaneRow};
+use crate::state::PublicState;
+use crate::types::{ExecutionKey, TimestampMs};
+
+#[derive(Clone, Debug)]
+pub enum Query {
+    /// `executions` (0 or 1), all its `attempts`, its `lanes`, its `flows`.
+    Execution(ExecutionKey),
+    /// A page of `executions`.
+    Executions(ListQuery),
+    /// The unfinished `executions` of a flow, up to a number.
+    UnfinishedMembers { flow: FlowKey, limit: usize },
+    /// The stored payloads of these executions, as `blobs`.
+    Payloads(Vec<ExecutionKey>),
+    /// The stored result of an execution, as `blobs`.
+    Result(ExecutionKey),
+    /// `events` of a shard after a place in the log, and `log`.
+    Events { shard: u16, after: u64, limit: usize },
+    /// `events` of one execution after one of its versions.
+    History { execution: ExecutionKey, after_version: u64, limit: usize },
+    /// `counts` per namespace, lane and state.
+    Counts { namespace: Option<Arc<str>> },
+    /// All `lanes`, sorted.
+    Lanes,
+    /// `log`: where the log begins and ends.
+    Log,
+    /// `next_due`: when the sweeper has something to do.
+    NextDue(Option<RetentionScan>),
+}
+
+/// A filter with a keyset position.
+#[derive(Clone, Debug, Default)]
+pub struct ListQuery {
+    pub namespace: Option<Arc<str>>,
+    pub lane: Option<Arc<str>>,
+    pub states: Vec<PublicState>,
+    pub kind: Option<Arc<str>>,
+    pub flow_id: Option<Uuid>,
+    pub tag: Option<(String, String)>,
+    pub created_from: Option<TimestampMs>,
+    pub created_before: Option<TimestampMs>,
+    pub order: ListOrder,
+    /// The creation time and id of the last execution of the page before.
+    pub after: Option<(TimestampMs, Uuid)>,
+    pub limit: usize,
+}
+
+impl ListQuery {
+    /// Whether a row passes the filter, its position apart.
+    pub fn matches(&self, row: &ExecutionRow) -> bool {
+        let same = |wanted: &Option<Arc<str>>, have: &Arc<str>| {
+            wanted.as_ref().is_none_or(|wanted| wanted == have)
+        };
+        same(&self.namespace, &row.namespace)
+            && same(&self.lane, &row.lane)
+            && same(&self.kind, &row.kind)
+            && (self.states.is_empty() || self.states.contains(&row.public_state))
+            && (self.flow_id.is_none() || self.flow_id == row.flow_id)
+            && self.created_from.is_none_or(|from| row.created_at >= from)
+            && self.created_before.is_none_or(|before| row.created_at < before)
+            && self.tag.as_ref().is_none_or(|(key, value)| row.tags().get(key) == Some(value))
+    }
+
+    /// Whether a row comes after the position.
+    pub fn is_after(&self, row: &ExecutionRow) -> bool {
+        let here = (row.created_at, row.key.id);
+        self.after.is_none_or(|after| match self.order {
+            ListOrder::NewestFirst => here < after,
+            ListOrder::OldestFirst => here > after,
+        })
+    }
+}
+
+/// Rows of every kind; a query fills those that it speaks of.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    pub now: TimestampMs,
+    pub executions: Vec<ExecutionRow>,
+    pub attempts: Vec<AttemptRow>,
+    pub flows: Vec<FlowRow>,
+    pub lanes: Vec<LaneRow>,
+    pub events: Vec<EventRow>,
+    pub blobs: Vec<(ExecutionKey, Arc<[u8]>)>,
+    pub counts: Vec<CountRow>,
+    pub log: Option<LogBounds>,
+    pub next_due: Option<TimestampMs>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountRow {
+    pub namespace: Arc<str>,
+    pub lane: Arc<str>,
+    pub state: PublicState,
+    pub count: u64,
+}
+
+/// The log's identity, and per shard its floor (the first place that can still be read) and its
+/// head (the last place written).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogBounds {
+    pub history_id: Uuid,
+    pub shards: Vec<(u64, u64)>,
+}

@@ -1,0 +1,95 @@
+//! The rows of one table as an operation sees them: as loaded, under the changes made so far.
+
+use std::collections::HashMap;
+
+use super::change::Write;
+use crate::rows::Row;
+
+/// What is known about a key, and what must be written for it.
+#[derive(Clone, Debug)]
+struct Slot<R> {
+    row: Option<R>,
+    stored: bool,
+    changed: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Table<R: Row> {
+    slots: HashMap<R::Key, Slot<R>>,
+    changed: Vec<R::Key>,
+}
+
+impl<R: Row> Default for Table<R> {
+    fn default() -> Self {
+        Self { slots: HashMap::new(), changed: Vec::new() }
+    }
+}
+
+impl<R: Row> Table<R> {
+    /// A row as the store has it.
+    pub fn load(&mut self, row: R) {
+        self.slots.entry(row.key()).or_insert(Slot {
+            row: Some(row),
+            stored: true,
+            changed: false,
+        });
+    }
+
+    pub fn is_loaded(&self, key: &R::Key) -> bool {
+        self.slots.contains_key(key)
+    }
+
+    pub fn get(&self, key: &R::Key) -> Option<&R> {
+        self.slots.get(key).and_then(|slot| slot.row.as_ref())
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = &R> {
+        self.slots.values().filter_map(|slot| slot.row.as_ref())
+    }
+
+    /// Rows that this batch has written so far.
+    pub fn changed_rows(&self) -> impl Iterator<Item = &R> {
+        self.changed.iter().filter_map(|key| self.get(key))
+    }
+
+    pub(super) fn apply(&mut self, write: Write<R>) {
+        let (key, row) = match write {
+            Write::Insert(row) => {
+                let key = row.key();
+                debug_assert!(self.get(&key).is_none(), "an insert over a visible row");
+                (key, Some(row))
+            }
+            Write::Update(row) => (row.key(), Some(row)),
+            Write::Delete(key) => (key, None),
+        };
+        let slot = self.slots.entry(key.clone()).or_insert(Slot {
+            row: None,
+            // Deleting an unseen row assumes that it may be stored; writing one assumes that it
+            // is new, and the store's unique key says otherwise if that is wrong.
+            stored: row.is_none(),
+            changed: false,
+        });
+        slot.row = row;
+        if !slot.changed {
+            slot.changed = true;
+            self.changed.push(key);
+        }
+    }
+
+    /// What must be written in the end, in key order so that locks are taken in one order.
+    pub(super) fn take_writes(&mut self) -> Vec<Write<R>> {
+        let mut keys = std::mem::take(&mut self.changed);
+        keys.sort_unstable();
+        keys.into_iter()
+            .filter_map(|key| {
+                let slot = self.slots.remove(&key)?;
+                match (slot.row, slot.stored) {
+                    (Some(row), true) => Some(Write::Update(row)),
+                    (Some(row), false) => Some(Write::Insert(row)),
+                    (None, true) => Some(Write::Delete(key)),
+                    (None, false) => None,
+                }
+            })
+            .collect()
+    }
+}

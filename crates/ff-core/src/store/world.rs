@@ -1,0 +1,151 @@
+//! The rows that a batch asked for, read at one instant, and the store's clock.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use super::{Change, ClaimScan, Table};
+use crate::capability;
+use crate::rows::{
+    AttemptKey, AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow,
+    FlowKey, FlowRow, IdempotencyRow, LaneRow, TimerRow,
+};
+use crate::types::{ExecutionKey, Namespace, TimestampMs};
+
+/// What operations decide from. Each sees the changes of those before it in the batch.
+#[derive(Debug, Default)]
+pub struct World {
+    pub now: TimestampMs,
+    /// The store's name, which marks the lease ids that it hands out.
+    pub store: &'static str,
+    pub executions: Table<ExecutionRow>,
+    pub attempts: Table<AttemptRow>,
+    pub flows: Table<FlowRow>,
+    pub edge_groups: Table<EdgeGroupRow>,
+    pub backlogs: Table<BacklogRow>,
+    pub backlog_members: Table<BacklogMemberRow>,
+    pub lanes: Table<LaneRow>,
+    pub timers: Table<TimerRow>,
+    pub idempotency: Table<IdempotencyRow>,
+    /// The answer to each claim scan, best first.
+    pub claimable: HashMap<ClaimScan, Vec<ExecutionKey>>,
+    pub due_timers: Vec<TimerRow>,
+    pub retired_events: Vec<EventRow>,
+    /// If set, executions and flows of other namespaces do not exist.
+    scope: Option<Namespace>,
+    events: Vec<EventRow>,
+    purges: Vec<ExecutionKey>,
+    log_floor: Option<(u16, u64)>,
+}
+
+impl World {
+    pub fn new(now: TimestampMs, store: &'static str) -> Self {
+        Self { now, store, ..Self::default() }
+    }
+
+    pub fn execution(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
+        self.executions.get(&key).filter(|row| self.in_scope(&row.namespace))
+    }
+
+    pub fn flow(&self, key: FlowKey) -> Option<&FlowRow> {
+        self.flows.get(&key).filter(|row| self.in_scope(&row.namespace))
+    }
+
+    pub fn attempt(&self, execution: ExecutionKey, index: u32) -> Option<&AttemptRow> {
+        self.attempts.get(&AttemptKey { execution, index })
+    }
+
+    /// The attempt that the execution row points at.
+    pub fn current_attempt(&self, row: &ExecutionRow) -> Option<&AttemptRow> {
+        self.attempt(row.key, row.attempt_index)
+    }
+
+    /// The members of a flow in key order. Valid only for flows whose members were needed.
+    pub fn flow_members(&self, flow: FlowKey) -> Vec<&ExecutionRow> {
+        let of_flow = |row: &&ExecutionRow| {
+            row.flow_id == Some(flow.id) && row.key.partition == flow.partition
+        };
+        let mut members: Vec<_> = self.executions.rows().filter(of_flow).collect();
+        members.sort_unstable_by_key(|row| row.key);
+        members
+    }
+
+    /// What a worker may be given from these lanes, best first over all of them: what the index
+    /// named and what this batch has made claimable since, checked against the rows.
+    pub fn claimable(&self, lanes: &[Arc<str>], offered: &[String]) -> Vec<&ExecutionRow> {
+        let namespace: Option<Arc<str>> = self.scope.as_ref().map(|scope| scope.as_str().into());
+        let mut seen = HashSet::new();
+        let mut found: Vec<&ExecutionRow> = Vec::new();
+        for lane in lanes {
+            let scan = ClaimScan {
+                lane: lane.clone(),
+                namespace: namespace.clone(),
+                offered: offered.to_vec(),
+            };
+            let named = self.claimable.get(&scan).into_iter().flatten();
+            found.extend(named.filter_map(|key| self.execution(*key)));
+        }
+        let fresh = self.executions.changed_rows().filter(|row| self.in_scope(&row.namespace));
+        found.extend(fresh.filter(|row| lanes.contains(&row.lane)));
+        found.retain(|row| {
+            row.is_claimable()
+                && capability::satisfied(&row.capability_class, offered)
+                && seen.insert(row.key)
+        });
+        found.sort_by_key(|row| (row.rank(), row.key.id));
+        found
+    }
+
+    /// From now on only this namespace can be seen.
+    pub(super) fn restrict(&mut self, scope: Option<Namespace>) {
+        self.scope = scope;
+    }
+
+    fn in_scope(&self, namespace: &str) -> bool {
+        self.scope.as_ref().is_none_or(|scope| scope.as_str() == namespace)
+    }
+
+    /// The namespace that the present operation is confined to.
+    pub fn scope(&self) -> Option<&Namespace> {
+        self.scope.as_ref()
+    }
+
+    /// Takes a change over, so that the next operation sees it.
+    pub fn apply(&mut self, change: Change) {
+        apply_all(&mut self.executions, change.executions);
+        apply_all(&mut self.attempts, change.attempts);
+        apply_all(&mut self.flows, change.flows);
+        apply_all(&mut self.edge_groups, change.edge_groups);
+        apply_all(&mut self.backlogs, change.backlogs);
+        apply_all(&mut self.backlog_members, change.backlog_members);
+        apply_all(&mut self.lanes, change.lanes);
+        apply_all(&mut self.timers, change.timers);
+        apply_all(&mut self.idempotency, change.idempotency);
+        self.events.extend(change.events);
+        self.purges.extend(change.purges);
+        self.log_floor = self.log_floor.max(change.log_floor);
+    }
+
+    /// Everything that the batch wants written, merged.
+    pub fn into_change(mut self) -> Change {
+        Change {
+            executions: self.executions.take_writes(),
+            attempts: self.attempts.take_writes(),
+            flows: self.flows.take_writes(),
+            edge_groups: self.edge_groups.take_writes(),
+            backlogs: self.backlogs.take_writes(),
+            backlog_members: self.backlog_members.take_writes(),
+            lanes: self.lanes.take_writes(),
+            timers: self.timers.take_writes(),
+            idempotency: self.idempotency.take_writes(),
+            events: self.events,
+            purges: self.purges,
+            log_floor: self.log_floor,
+        }
+    }
+}
+
+fn apply_all<R: crate::rows::Row>(table: &mut Table<R>, writes: Vec<super::Write<R>>) {
+    for write in writes {
+        table.apply(write);
+    }
+}

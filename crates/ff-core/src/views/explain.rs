@@ -1,0 +1,168 @@
+//! Why an execution is not running: the rule, its numbers, and when that can change.
+
+use serde_json::{Value, json};
+
+use crate::contracts::Explanation;
+use crate::rows::{AttemptRow, ExecutionRow, FlowRow, LaneRow};
+use crate::state::{BlockingReason, EligibilityState, LaneState, LifecyclePhase};
+use crate::types::TimestampMs;
+
+struct Finding {
+    rule: &'static str,
+    words: String,
+    details: Value,
+    next_change_at: Option<TimestampMs>,
+}
+
+pub fn explain(
+    row: &ExecutionRow,
+    attempts: &[AttemptRow],
+    lane: Option<&LaneRow>,
+    flow: Option<&FlowRow>,
+    now: TimestampMs,
+) -> Explanation {
+    let current = attempts.iter().find(|attempt| attempt.key.index == row.attempt_index);
+    let finding = match row.phase {
+        LifecyclePhase::Terminal | LifecyclePhase::Cancelled => finished(row),
+        LifecyclePhase::Active => running(row, current, now),
+        LifecyclePhase::Suspended => Finding {
+            rule: "suspended",
+            words: "It is suspended and waits for a signal.".into(),
+            details: json!({}),
+            next_change_at: None,
+        },
+        LifecyclePhase::Submitted | LifecyclePhase::Runnable => waiting(row, lane, flow, now),
+    };
+    Explanation {
+        execution_id: row.key.execution_id(),
+        public_state: row.public_state,
+        rule: finding.rule,
+        words: finding.words,
+        details: finding.details,
+        next_change_at: finding.next_change_at,
+    }
+}
+
+fn finished(row: &ExecutionRow) -> Finding {
+    let reason = row.failure_reason.as_deref().or(row.cancellation_reason.as_deref());
+    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    Finding {
+        rule: "finished",
+        words: format!("It has ended as {}{because}.", row.public_state.as_str()),
+        details: json!({
+            "finished_at": row.terminal_at,
+            "reason": reason,
+            "category": row.failure_category.as_deref(),
+        }),
+        next_change_at: None,
+    }
+}
+
+fn running(row: &ExecutionRow, current: Option<&AttemptRow>, now: TimestampMs) -> Finding {
+    let holder = current.and_then(AttemptRow::holder).unwrap_or("nobody");
+    let expires_at = current.and_then(|attempt| attempt.lease_expires_at);
+    let expired = expires_at.is_none_or(|at| at <= now);
+    let words = if expired {
+        format!("The lease of {holder} has expired; it is about to be handed out again.")
+    } else {
+        format!("It is running: {holder} holds attempt {}.", row.attempt_index)
+    };
+    Finding {
+        rule: if expired { "lease_expired" } else { "running" },
+        words,
+        details: json!({
+            "worker_instance_id": holder,
+            "attempt_index": row.attempt_index,
+            "lease_expires_at": expires_at,
+        }),
+        next_change_at: expires_at,
+    }
+}
+
+fn waiting(
+    row: &ExecutionRow,
+    lane: Option<&LaneRow>,
+    flow: Option<&FlowRow>,
+    now: TimestampMs,
+) -> Finding {
+    if let Some(flow) = flow.filter(|flow| flow.state.is_finished()) {
+        return Finding {
+            rule: "flow_ended",
+            words: "Its flow has ended; it is never handed out again.".into(),
+            details: json!({ "flow_id": flow.key.flow_id() }),
+            next_change_at: None,
+        };
+    }
+    match (row.eligibility, row.blocking) {
+        (EligibilityState::NotEligibleUntilTime, BlockingReason::WaitingForRetryBackoff) => {
+            let left = left(row, now);
+            Finding {
+                rule: "retry_backoff",
+                words: format!("Attempt {} failed; the next starts in {left}.", row.retry_count),
+                details: json!({
+                    "not_before": row.not_before,
+                    "retry_count": row.retry_count,
+                    "max_retries": row.policy().retry_policy.max_retries,
+                    "reason": row.failure_reason.as_deref(),
+                }),
+                next_change_at: row.not_before,
+            }
+        }
+        (EligibilityState::NotEligibleUntilTime, _) => Finding {
+            rule: "delay",
+            words: format!("It is delayed for another {}.", left(row, now)),
+            details: json!({ "not_before": row.not_before }),
+            next_change_at: row.not_before,
+        },
+        (EligibilityState::BlockedByDependencies, _) => Finding {
+            rule: "dependencies",
+            words: "It waits for other executions of its flow.".into(),
+            details: json!({ "flow_id": row.flow_id }),
+            next_change_at: None,
+        },
+        (EligibilityState::BlockedByOperator, _) => Finding {
+            rule: "held",
+            words: "It is held back by an operator.".into(),
+            details: json!({}),
+            next_change_at: None,
+        },
+        _ => eligible(row, lane),
+    }
+}
+
+fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>) -> Finding {
+    if let Some(lane) = lane.filter(|lane| lane.state == LaneState::Paused) {
+        let reason = lane.paused_reason.as_deref().unwrap_or_default();
+        return Finding {
+            rule: "lane_paused",
+            words: format!("Lane {} is paused: {reason}.", lane.lane),
+            details: json!({
+                "lane_id": &*lane.lane,
+                "reason": reason,
+                "by": lane.paused_by.as_deref(),
+                "paused_at": lane.paused_at,
+            }),
+            next_change_at: None,
+        };
+    }
+    let needs = &*row.capability_class;
+    let words = if needs.is_empty() {
+        format!("It is ready; no worker of lane {} has claimed it yet.", row.lane)
+    } else {
+        format!("It is ready; no worker of lane {} that offers {needs} has claimed it.", row.lane)
+    };
+    Finding {
+        rule: "waiting_for_worker",
+        words,
+        details: json!({
+            "lane_id": &*row.lane,
+            "priority": row.priority,
+            "required_capabilities": needs,
+        }),
+        next_change_at: None,
+    }
+}
+
+fn left(row: &ExecutionRow, now: TimestampMs) -> String {
+    format!("{:.1} s", row.not_before.unwrap_or(now).since(now).as_secs_f64())
+}
