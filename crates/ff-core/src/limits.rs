@@ -38,6 +38,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload_bytes: 1024 * 1024, queue: 8192, batch: 512 }
+        Self {
+            payload_bytes: 1024 * 1024,
+            queue: 8192,
+            batch: 512,
+        }
     }
 }

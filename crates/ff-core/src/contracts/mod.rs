@@ -20,6 +20,4 @@ pub use submit::{
     CreateExecutionArgs, CreateExecutionResult, Idempotency, IdempotencyScope, Submission,
     SubmitOutcome,
 };
-pub use worker::{
-    ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome,
-};
+pub use worker::{ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome};

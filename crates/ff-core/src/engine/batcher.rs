@@ -10,14 +10,36 @@ use crate::store::{Batch, Job, Store};
 /// How often one batch is decided anew after a conflict before its callers are told.
 const TRIES: u32 = 3;
 
-/// Runs until the engine is dropped and the queue is empty.
-pub async fn pump(store: Arc<dyn Store>, mut queue: Queue, max_batch: usize) {
+/// Runs until the engine is dropped or told to stop, and then until the queue is empty.
+pub async fn pump(
+    store: Arc<dyn Store>,
+    mut queue: Queue,
+    max_batch: usize,
+    stop: impl Future<Output = ()>,
+) {
     let mut waiting = Vec::new();
-    while queue.recv_many(&mut waiting, max_batch).await > 0 {
-        while !waiting.is_empty() {
-            let jobs = take_batch(&mut waiting, max_batch);
-            run(&*store, Batch::new(jobs)).await;
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let received = tokio::select! {
+            biased;
+            received = queue.recv_many(&mut waiting, max_batch) => received,
+            () = &mut stop => break,
+        };
+        if received == 0 {
+            return;
         }
+        run_all(&*store, &mut waiting, max_batch).await;
+    }
+    queue.close();
+    while queue.recv_many(&mut waiting, max_batch).await > 0 {
+        run_all(&*store, &mut waiting, max_batch).await;
+    }
+}
+
+async fn run_all(store: &dyn Store, waiting: &mut Vec<Job>, max_batch: usize) {
+    while !waiting.is_empty() {
+        let jobs = take_batch(waiting, max_batch);
+        run(store, Batch::new(jobs)).await;
     }
 }
 

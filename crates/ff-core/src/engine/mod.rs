@@ -9,8 +9,8 @@ mod sweeper;
 
 pub use batcher::pump;
 pub use cursor::Cursor;
-pub use prepare::{prepare_create, prepare_submission};
 pub(crate) use prepare::{check_bytes, check_duration, check_tag_key, check_text};
+pub use prepare::{prepare_create, prepare_submission};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use tokio::time::Instant;
 
 use crate::engine_error::{EngineError, StoreError};
 use crate::limits::{self, Limits};
+use crate::operations::Operation;
 use crate::operations::execution::{Claim, Grant};
 use crate::operations::timer::{Retain, Retention, Sweep};
-use crate::operations::Operation;
 use crate::store::{Job, Query, Rows, Store};
 use crate::types::Namespace;
 
@@ -51,14 +51,21 @@ impl Engine {
     /// An engine and the queue that something must pump into the store.
     pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> (Self, Queue) {
         let (queue, waiting) = mpsc::channel(config.limits.queue);
-        (Self { store, queue, config }, waiting)
+        (
+            Self {
+                store,
+                queue,
+                config,
+            },
+            waiting,
+        )
     }
 
     /// An engine whose queue is pumped by a task, with its own sweeper.
     pub fn start(store: Arc<dyn Store>, config: EngineConfig) -> Arc<Self> {
         let batch = config.limits.batch;
         let (engine, queue) = Self::new(store.clone(), config);
-        tokio::spawn(pump(store, queue, batch));
+        tokio::spawn(pump(store, queue, batch, std::future::pending()));
         let engine = Arc::new(engine);
         engine.spawn_sweeper();
         engine
@@ -101,7 +108,10 @@ impl Engine {
     }
 
     pub async fn query(&self, query: Query) -> Result<Rows, EngineError> {
-        self.store.query(query).await.map_err(|error| self.store_error(error))
+        self.store
+            .query(query)
+            .await
+            .map_err(|error| self.store_error(error))
     }
 
     /// Claims, and waits for work if there is none yet.
@@ -137,9 +147,18 @@ impl Engine {
         let mut total = 0;
         loop {
             let entropy = fastrand::u64(..);
-            let swept = self.run(None, Sweep { limit: SWEEP_TIMERS, entropy }).await?;
+            let swept = self
+                .run(
+                    None,
+                    Sweep {
+                        limit: SWEEP_TIMERS,
+                        entropy,
+                    },
+                )
+                .await?;
             total += swept;
-            if swept < SWEEP_TIMERS {
+            // One sweep moves an execution once; what else is due for it is for the next one.
+            if swept == 0 {
                 break;
             }
         }

@@ -16,7 +16,9 @@ const REST_AFTER_ERROR: Duration = Duration::from_millis(500);
 
 pub(super) async fn sweep(engine: Weak<Engine>) {
     loop {
-        let Some(rest) = look(&engine).await else { return };
+        let Some(rest) = look(&engine).await else {
+            return;
+        };
         let Some((store, mut timers)) = engine.upgrade().map(|engine| {
             let timers = engine.store.listen().timers();
             (engine.store.clone(), timers)
@@ -25,7 +27,9 @@ pub(super) async fn sweep(engine: Weak<Engine>) {
         };
         let sooner = async {
             let due = rest.map_or(TimestampMs(i64::MAX), |rest| rest);
-            let _ = timers.wait_for(|armed| armed.is_some_and(|at| at < due)).await;
+            let _ = timers
+                .wait_for(|armed| armed.is_some_and(|at| at < due))
+                .await;
         };
         let due = async {
             match rest {

@@ -89,10 +89,14 @@ impl Bells {
     /// Wakes as many waiting claims as there is new work.
     pub fn ring_lane(&self, lane: &Arc<str>, count: usize) {
         let mut waiters = self.waiters();
-        let Some(queue) = waiters.get_mut(lane) else { return };
+        let Some(queue) = waiters.get_mut(lane) else {
+            return;
+        };
         let mut left = count;
         while left > 0 {
-            let Some(waiter) = queue.pop_front() else { break };
+            let Some(waiter) = queue.pop_front() else {
+                break;
+            };
             if !waiter.rung.swap(true, Ordering::AcqRel) {
                 waiter.notify.notify_one();
                 left -= 1;
@@ -124,10 +128,17 @@ impl Bells {
         let waiter = Arc::new(Waiter::default());
         let mut waiters = self.waiters();
         for lane in lanes {
-            waiters.entry(lane.clone()).or_default().push_back(waiter.clone());
+            waiters
+                .entry(lane.clone())
+                .or_default()
+                .push_back(waiter.clone());
         }
         drop(waiters);
-        ClaimWaiter { bells: self.clone(), lanes: lanes.to_vec(), waiter }
+        ClaimWaiter {
+            bells: self.clone(),
+            lanes: lanes.to_vec(),
+            waiter,
+        }
     }
 
     fn waiters(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Arc<Waiter>>>> {

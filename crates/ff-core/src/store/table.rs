@@ -21,7 +21,10 @@ pub struct Table<R: Row> {
 
 impl<R: Row> Default for Table<R> {
     fn default() -> Self {
-        Self { slots: HashMap::new(), changed: Vec::new() }
+        Self {
+            slots: HashMap::new(),
+            changed: Vec::new(),
+        }
     }
 }
 

@@ -70,12 +70,20 @@ impl ExecutionKey {
         let plain_number = !partition.is_empty() && partition.bytes().all(|b| b.is_ascii_digit());
         let partition = match partition.parse::<u16>() {
             Ok(number) if plain_number => number,
-            _ => return Err(ExecutionIdParseError::InvalidPartitionIndex(partition.to_owned())),
+            _ => {
+                return Err(ExecutionIdParseError::InvalidPartitionIndex(
+                    partition.to_owned(),
+                ));
+            }
         };
         let well_formed = id.len() == 36;
         let id = match Uuid::try_parse(id) {
             Ok(uuid) if well_formed => uuid,
-            _ => return Err(ExecutionIdParseError::InvalidUuid(id.chars().take(80).collect())),
+            _ => {
+                return Err(ExecutionIdParseError::InvalidUuid(
+                    id.chars().take(80).collect(),
+                ));
+            }
         };
         Ok(Self { partition, id })
     }

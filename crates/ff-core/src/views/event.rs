@@ -5,7 +5,10 @@ use crate::rows::EventRow;
 use crate::types::{FlowId, LaneId, Namespace};
 
 pub fn event(row: EventRow, cursor: String) -> Event {
-    let details = row.details.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    let details = row
+        .details
+        .as_deref()
+        .and_then(|json| serde_json::from_str(json).ok());
     Event {
         cursor,
         at: row.at,

@@ -41,11 +41,27 @@ impl Operation for Delay {
 
         let mut after = held.row.clone();
         after.attempt_state = AttemptState::AttemptInterrupted;
-        wait_until(&mut change, &mut after, until, world.now, BlockingReason::WaitingForDelay);
-        transition(&mut change, held.row, after, EventType::Delayed, world.now, |event| {
-            let details = serde_json::json!({ "delay_until": until.0 });
-            EventRow { lease_ended: true, ..event.by(by).details(&details) }
-        });
+        wait_until(
+            &mut change,
+            &mut after,
+            until,
+            world.now,
+            BlockingReason::WaitingForDelay,
+        );
+        transition(
+            &mut change,
+            held.row,
+            after,
+            EventType::Delayed,
+            world.now,
+            |event| {
+                let details = serde_json::json!({ "delay_until": until.0 });
+                EventRow {
+                    lease_ended: true,
+                    ..event.by(by).details(&details)
+                }
+            },
+        );
         Ok((until, change))
     }
 }

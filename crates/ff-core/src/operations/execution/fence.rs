@@ -22,8 +22,9 @@ pub(super) fn needs(needs: &mut Needs, handle: &Handle) {
 /// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
 /// the store's clock.
 pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
-    let row =
-        world.execution(handle.key()).ok_or(EngineError::NotFound { entity: "execution" })?;
+    let row = world.execution(handle.key()).ok_or(EngineError::NotFound {
+        entity: "execution",
+    })?;
     if mutants::active(Mutant::CancelNotFinal) && row.phase == LifecyclePhase::Cancelled {
         let attempt = world.attempt(row.key, handle.attempt_index());
         return attempt
@@ -33,7 +34,9 @@ pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, En
     if row.phase != LifecyclePhase::Active {
         return Err(EngineError::Contention(ContentionKind::ExecutionNotActive));
     }
-    let attempt = world.current_attempt(row).ok_or(EngineError::State(StateKind::StaleLease))?;
+    let attempt = world
+        .current_attempt(row)
+        .ok_or(EngineError::State(StateKind::StaleLease))?;
     if mutants::active(Mutant::NoFence) {
         return Ok(Held { row, attempt });
     }
@@ -54,5 +57,7 @@ pub(super) fn ended_under<'w>(world: &'w World, handle: &Handle) -> Option<&'w A
     world.execution(handle.key())?;
     world
         .attempt(handle.key(), handle.attempt_index())
-        .filter(|attempt| attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some())
+        .filter(|attempt| {
+            attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some()
+        })
 }

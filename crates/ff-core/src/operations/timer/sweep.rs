@@ -6,9 +6,9 @@ use crate::contracts::{EventType, FailureClass};
 use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
+use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::transition;
-use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -44,7 +44,8 @@ impl Operation for Sweep {
                     continue;
                 }
                 let before = change.executions.len();
-                let entropy = self.entropy.rotate_left(at as u32) ^ timer.key.subject.as_u64_pair().1;
+                let entropy =
+                    self.entropy.rotate_left(at as u32) ^ timer.key.subject.as_u64_pair().1;
                 if let Some(due) = look(world, &mut change, timer.key.kind, *member, entropy) {
                     rest.push((*member, due));
                 }
@@ -65,11 +66,14 @@ fn rearm(change: &mut Change, timer: &TimerRow, rest: &[(TimerMember, TimestampM
         return;
     };
     let members = rest.iter().map(|(member, _)| *member).collect();
-    let key = TimerKey { due_at, ..timer.key };
+    let key = TimerKey {
+        due_at,
+        ..timer.key
+    };
     if key != timer.key {
         change.timers.push(Write::Delete(timer.key));
     }
-    change.timers.push(Write::Insert(TimerRow { key, members }));
+    change.timers.push(Write::Update(TimerRow { key, members }));
 }
 
 /// Does what is due for one execution; `Some` asks to look again then.
@@ -115,12 +119,16 @@ fn lease_due(
 }
 
 fn ready_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
-    let waiting = matches!(row.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
-        && row.eligibility == EligibilityState::NotEligibleUntilTime;
+    let waiting = matches!(
+        row.phase,
+        LifecyclePhase::Submitted | LifecyclePhase::Runnable
+    ) && row.eligibility == EligibilityState::NotEligibleUntilTime;
     if waiting && row.not_before.is_none_or(|at| at <= world.now) {
         let mut after = row.clone();
         make_ready(&mut after);
-        transition(change, row, after, EventType::Ready, world.now, |event| event);
+        transition(change, row, after, EventType::Ready, world.now, |event| {
+            event
+        });
     }
     None
 }

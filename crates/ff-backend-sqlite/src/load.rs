@@ -1,0 +1,504 @@
+//! Reads what a batch needs, inside its transaction.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ff_core::capability;
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{
+    AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
+    ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind, TimerRow,
+};
+use ff_core::store::{ClaimScan, Needs, RetentionScan, World};
+use ff_core::types::{ExecutionKey, TimestampMs};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use uuid::Uuid;
+
+use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, Reader, Words};
+use crate::error::store_error;
+
+/// The predicate of the index `ff_exec_claim`, letter by letter.
+const CLAIMABLE: &str =
+    "eligibility_state = 'eligible_now' AND lifecycle_phase IN ('submitted', 'runnable')";
+
+/// The last event of each loaded execution, which the next one is chained to.
+pub(crate) type LastEvents = HashMap<Uuid, i64>;
+
+pub(crate) struct Loader<'c> {
+    pub connection: &'c Connection,
+    pub words: &'c mut Words,
+    pub last_events: &'c mut LastEvents,
+    pub statements: &'c Statements,
+    pub log_floor: i64,
+}
+
+/// Texts that are put together once.
+pub(crate) struct Statements {
+    execution: String,
+    member: String,
+    claim: String,
+    attempt: String,
+    flow: String,
+    lane: String,
+    retired: String,
+}
+
+impl Default for Statements {
+    fn default() -> Self {
+        Self {
+            execution: format!(
+                "SELECT {EXECUTION}, last_event FROM ff_exec_core \
+                 WHERE partition_key = 0 AND execution_id = ?1"
+            ),
+            member: format!("SELECT {EXECUTION}, last_event FROM ff_exec_core WHERE flow_id = ?1"),
+            claim: format!(
+                "SELECT {EXECUTION}, payload, payload_apart, last_event \
+                 FROM ff_exec_core INDEXED BY ff_exec_claim \
+                 WHERE {CLAIMABLE} AND lane_id = ?1 AND namespace = ?2 \
+                 AND required_capabilities = ?3 \
+                 ORDER BY (created_at_ms - priority * 600000), execution_id LIMIT ?4"
+            ),
+            attempt: format!(
+                "SELECT {ATTEMPT} FROM ff_attempt \
+                 WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"
+            ),
+            flow: format!(
+                "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1"
+            ),
+            lane: format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1"),
+            retired: format!(
+                "SELECT {EVENT} FROM ff_event WHERE seq >= ?1 AND (at_ms <= ?2 OR seq <= ?3) \
+                 ORDER BY seq LIMIT ?4"
+            ),
+        }
+    }
+}
+
+impl Loader<'_> {
+    pub fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
+        let mut world = World::new(now, "sqlite");
+        for key in &needs.executions {
+            self.execution(&mut world, *key)?;
+        }
+        for flow in &needs.flow_members {
+            self.members(&mut world, *flow)?;
+        }
+        for key in &needs.attempts {
+            self.attempt(&mut world, key.execution, key.index)?;
+        }
+        for flow in &needs.flows {
+            self.flow(&mut world, *flow)?;
+        }
+        for key in &needs.edge_groups_into {
+            self.edge_groups(&mut world, *key)?;
+        }
+        for flow in &needs.backlogs {
+            self.backlog(&mut world, *flow)?;
+        }
+        for lane in &needs.lanes {
+            self.lane(&mut world, lane)?;
+        }
+        for key in &needs.idempotency {
+            self.idempotency(&mut world, key)?;
+        }
+        for (scan, limit) in &needs.claimable {
+            self.claimable(&mut world, scan, *limit)?;
+        }
+        if needs.due_timers > 0 {
+            self.due_timers(&mut world, needs.due_timers, now)?;
+        }
+        if let Some(scan) = needs.retention {
+            self.retired(&mut world, scan, now)?;
+        }
+        Ok(world)
+    }
+
+    /// One execution with its current attempt.
+    fn execution(&mut self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
+        if world.executions.is_loaded(&key) {
+            return Ok(());
+        }
+        let mut statement = self.prepare(&self.statements.execution)?;
+        let mut rows = statement
+            .query([key.id.as_bytes()])
+            .map_err(|e| store_error(&e))?;
+        if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            let row = Reader::new(cells, self.words).execution()?;
+            self.last_events.insert(key.id, last_event(cells)?);
+            // The same UUID under another partition is another identity, which does not exist.
+            if row.key == key {
+                self.loaded(world, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn loaded(&mut self, world: &mut World, row: ExecutionRow) -> Result<(), StoreError> {
+        self.attempt(world, row.key, row.attempt_index)?;
+        world.executions.load(row);
+        Ok(())
+    }
+
+    fn members(&mut self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
+        let mut statement = self.prepare(&self.statements.member)?;
+        let mut rows = statement
+            .query([flow.id.as_bytes()])
+            .map_err(|e| store_error(&e))?;
+        while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            let row = Reader::new(cells, self.words).execution()?;
+            self.last_events.insert(row.key.id, last_event(cells)?);
+            self.loaded(world, row)?;
+        }
+        Ok(())
+    }
+
+    fn attempt(
+        &mut self,
+        world: &mut World,
+        execution: ExecutionKey,
+        index: u32,
+    ) -> Result<(), StoreError> {
+        if world.attempts.is_loaded(&AttemptKey { execution, index }) {
+            return Ok(());
+        }
+        let mut statement = self.prepare(&self.statements.attempt)?;
+        let mut rows = statement
+            .query(params![execution.id.as_bytes(), index])
+            .map_err(|e| store_error(&e))?;
+        if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            world
+                .attempts
+                .load(Reader::new(cells, self.words).attempt(execution)?);
+        }
+        Ok(())
+    }
+
+    fn flow(&mut self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
+        if world.flows.is_loaded(&flow) {
+            return Ok(());
+        }
+        let mut statement = self.prepare(&self.statements.flow)?;
+        let mut rows = statement
+            .query([flow.id.as_bytes()])
+            .map_err(|e| store_error(&e))?;
+        if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            world.flows.load(Reader::new(cells, self.words).flow()?);
+        }
+        Ok(())
+    }
+
+    fn edge_groups(&self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
+        let sql = "SELECT flow_id, success_count, fail_count, skip_count, running_count \
+                   FROM ff_edge_group AS g WHERE downstream_eid = ?1 AND EXISTS \
+                   (SELECT 1 FROM ff_edge AS e WHERE e.downstream_eid = g.downstream_eid \
+                    AND e.flow_id = g.flow_id)";
+        let group = |row: &Row<'_>| {
+            let flow = FlowKey {
+                partition: 0,
+                id: row.get(0)?,
+            };
+            Ok(EdgeGroupRow {
+                key: EdgeGroupKey {
+                    flow,
+                    downstream: key.id,
+                },
+                success_count: row.get(1)?,
+                fail_count: row.get(2)?,
+                skip_count: row.get(3)?,
+                running_count: row.get(4)?,
+            })
+        };
+        for row in self.rows(sql, params![key.id.as_bytes()], group)? {
+            world.edge_groups.load(row);
+        }
+        Ok(())
+    }
+
+    fn backlog(&self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
+        let header = "SELECT requested_at_ms, requester, reason, cancellation_policy, status \
+                      FROM ff_cancel_backlog WHERE partition_key = 0 AND flow_id = ?1";
+        let read = |row: &Row<'_>| {
+            Ok(BacklogRow {
+                key: flow,
+                requested_at: TimestampMs(row.get(0)?),
+                requester: row.get(1)?,
+                reason: row.get(2)?,
+                cancellation_policy: row.get(3)?,
+                status: row.get(4)?,
+            })
+        };
+        for row in self.rows(header, params![flow.id.as_bytes()], read)? {
+            world.backlogs.load(row);
+        }
+        let members = "SELECT execution_id FROM ff_cancel_backlog_member \
+                       WHERE partition_key = 0 AND flow_id = ?1";
+        let ids: Vec<String> = self.rows(members, params![flow.id.as_bytes()], |row| row.get(0))?;
+        for execution_id in ids {
+            let key = BacklogMemberKey { flow, execution_id };
+            world.backlog_members.load(BacklogMemberRow { key });
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, world: &mut World, lane: &Arc<str>) -> Result<(), StoreError> {
+        let mut statement = self.prepare(&self.statements.lane)?;
+        let mut rows = statement.query([&**lane]).map_err(|e| store_error(&e))?;
+        if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            world.lanes.load(Reader::new(cells, self.words).lane()?);
+        }
+        Ok(())
+    }
+
+    fn idempotency(&self, world: &mut World, key: &IdempotencyKey) -> Result<(), StoreError> {
+        let sql = "SELECT execution_id, home_partition, fingerprint, expires_at_ms \
+                   FROM ff_idempotency WHERE namespace = ?1 AND idempotency_key = ?2";
+        let read = |row: &Row<'_>| {
+            Ok(IdempotencyRow {
+                key: key.clone(),
+                execution: ExecutionKey {
+                    partition: row.get(1)?,
+                    id: row.get(0)?,
+                },
+                fingerprint: row.get(2)?,
+                expires_at: row.get::<_, Option<i64>>(3)?.map(TimestampMs),
+            })
+        };
+        for row in self.rows(sql, params![&*key.namespace, &*key.key], read)? {
+            world.idempotency.load(row);
+        }
+        Ok(())
+    }
+
+    /// The best executions of a lane for a worker. The index is sorted by namespace and required
+    /// capabilities first, so each combination that suits the worker is read in its own order.
+    fn claimable(
+        &mut self,
+        world: &mut World,
+        scan: &ClaimScan,
+        limit: usize,
+    ) -> Result<(), StoreError> {
+        let mut found: Vec<(i64, ExecutionKey)> = Vec::new();
+        let mut last: Option<(String, String)> = None;
+        while let Some((namespace, class)) = self.next_class(scan, last.as_ref())? {
+            if capability::satisfied(&class, &scan.offered) {
+                self.claimable_of(world, scan, (&namespace, &class), limit, &mut found)?;
+            }
+            last = Some((namespace, class));
+        }
+        found.sort_unstable_by_key(|(rank, key)| (*rank, key.id));
+        found.truncate(limit);
+        world.claimable.insert(
+            scan.clone(),
+            found.into_iter().map(|(_, key)| key).collect(),
+        );
+        Ok(())
+    }
+
+    /// The next combination of namespace and capabilities that the lane has work for: one seek.
+    fn next_class(
+        &self,
+        scan: &ClaimScan,
+        last: Option<&(String, String)>,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        let from = "SELECT namespace, required_capabilities FROM ff_exec_core \
+                    INDEXED BY ff_exec_claim \
+                    WHERE eligibility_state = 'eligible_now' \
+                    AND lifecycle_phase IN ('submitted', 'runnable') AND lane_id = ?1 ";
+        let order = "ORDER BY namespace, required_capabilities LIMIT 1";
+        let pair = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let mut classes = match (&scan.namespace, last) {
+            (None, None) => self.rows(&format!("{from}{order}"), params![&*scan.lane], pair)?,
+            (None, Some((namespace, class))) => {
+                let sql =
+                    format!("{from}AND (namespace, required_capabilities) > (?2, ?3) {order}");
+                self.rows(&sql, params![&*scan.lane, namespace, class], pair)?
+            }
+            (Some(namespace), None) => {
+                let sql = format!("{from}AND namespace = ?2 {order}");
+                self.rows(&sql, params![&*scan.lane, &**namespace], pair)?
+            }
+            (Some(namespace), Some((_, class))) => {
+                let sql =
+                    format!("{from}AND namespace = ?2 AND required_capabilities > ?3 {order}");
+                self.rows(&sql, params![&*scan.lane, &**namespace, class], pair)?
+            }
+        };
+        Ok(classes.pop())
+    }
+
+    fn claimable_of(
+        &mut self,
+        world: &mut World,
+        scan: &ClaimScan,
+        (namespace, class): (&str, &str),
+        limit: usize,
+        found: &mut Vec<(i64, ExecutionKey)>,
+    ) -> Result<(), StoreError> {
+        let mut statement = self.prepare(&self.statements.claim)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = statement
+            .query(params![&*scan.lane, namespace, class, limit])
+            .map_err(|e| store_error(&e))?;
+        while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            let row = Reader::new(cells, self.words).execution_with_payload()?;
+            self.last_events.insert(row.key.id, last_event(cells)?);
+            found.push((row.rank(), row.key));
+            if let Some(id) = row.flow_id {
+                self.flow(
+                    world,
+                    FlowKey {
+                        partition: row.key.partition,
+                        id,
+                    },
+                )?;
+            }
+            self.loaded(world, row)?;
+        }
+        Ok(())
+    }
+
+    fn due_timers(
+        &mut self,
+        world: &mut World,
+        limit: usize,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer WHERE due_at_ms <= ?1 \
+                   ORDER BY due_at_ms, kind, subject LIMIT ?2";
+        let read = |row: &Row<'_>| {
+            let kind: String = row.get(1)?;
+            let members: Vec<u8> = row.get(3)?;
+            Ok((
+                TimestampMs(row.get(0)?),
+                kind,
+                row.get::<_, Uuid>(2)?,
+                members,
+            ))
+        };
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut timers = Vec::new();
+        for (due_at, kind, subject, members) in self.rows(sql, params![now.0, limit], read)? {
+            let kind = TimerKind::read(&kind)
+                .ok_or_else(|| StoreError::Corrupt(format!("unknown timer {kind:?}")))?;
+            let key = TimerKey {
+                due_at,
+                kind,
+                subject,
+            };
+            timers.push(TimerRow {
+                key,
+                members: TimerRow::decode_members(&members),
+            });
+        }
+        timers.sort_unstable_by_key(|timer| timer.key);
+        for timer in timers {
+            for member in &timer.members {
+                self.execution(world, member.execution)?;
+                self.own_key(world, member.execution)?;
+            }
+            world.timers.load(timer.clone());
+            world.due_timers.push(timer);
+        }
+        Ok(())
+    }
+
+    fn retired(
+        &mut self,
+        world: &mut World,
+        scan: RetentionScan,
+        now: TimestampMs,
+    ) -> Result<(), StoreError> {
+        let cutoff = scan
+            .max_age_ms
+            .map_or(i64::MIN, |age| now.0.saturating_sub_unsigned(age));
+        let horizon = match scan.max_finished {
+            Some(keep) => finish_horizon(self.connection, keep)?,
+            None => -1,
+        };
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        let mut events = Vec::new();
+        {
+            let mut statement = self.prepare(&self.statements.retired)?;
+            let mut rows = statement
+                .query(params![self.log_floor, cutoff, horizon, limit])
+                .map_err(|e| store_error(&e))?;
+            while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+                events.push(Reader::new(cells, self.words).event()?);
+            }
+        }
+        // A clock that went back may leave a young event before an old one: stop at the first.
+        let mut next = self.log_floor;
+        events.retain(|event| {
+            let dense = i64::try_from(event.seq) == Ok(next);
+            next += i64::from(dense);
+            dense
+        });
+        for event in &events {
+            if let Some(key) = event.execution {
+                self.execution(world, key)?;
+                self.own_key(world, key)?;
+            }
+        }
+        world.retired_events = events;
+        Ok(())
+    }
+
+    fn own_key(&self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
+        let own = world.executions.get(&key).and_then(|row| {
+            let key = row.idempotency_key.clone()?;
+            Some(IdempotencyKey {
+                namespace: row.namespace.clone(),
+                key,
+            })
+        });
+        match own {
+            Some(own) => self.idempotency(world, &own),
+            None => Ok(()),
+        }
+    }
+
+    fn prepare<'s>(&self, sql: &str) -> Result<rusqlite::CachedStatement<'s>, StoreError>
+    where
+        Self: 's,
+    {
+        self.connection
+            .prepare_cached(sql)
+            .map_err(|error| store_error(&error))
+    }
+
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let collect = || -> rusqlite::Result<Vec<T>> {
+            self.connection
+                .prepare_cached(sql)?
+                .query_map(params, read)?
+                .collect()
+        };
+        collect().map_err(|error| store_error(&error))
+    }
+}
+
+/// The last place in the log before the newest `keep` endings; -1 if there are not more.
+fn finish_horizon(connection: &Connection, keep: u64) -> Result<i64, StoreError> {
+    let sql = "SELECT seq FROM ff_event WHERE event_type IN \
+               ('completed', 'failed', 'cancelled', 'expired', 'skipped') \
+               ORDER BY seq DESC LIMIT 1 OFFSET ?1";
+    let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+    let found = connection
+        .query_row(sql, [keep], |row| row.get(0))
+        .optional();
+    found
+        .map(|seq| seq.unwrap_or(-1))
+        .map_err(|error| store_error(&error))
+}
+
+/// It is always the last column.
+fn last_event(cells: &Row<'_>) -> Result<i64, StoreError> {
+    let at = cells.as_ref().column_count() - 1;
+    cells.get(at).map_err(|error| store_error(&error))
+}

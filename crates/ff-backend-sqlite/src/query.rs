@@ -1,0 +1,372 @@
+//! Reads outside transactions, on the readers' pool.
+
+use std::sync::Arc;
+
+use ff_core::contracts::ListOrder;
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{EventRow, ExecutionRow, FlowKey};
+use ff_core::state::PublicState;
+use ff_core::store::{CountRow, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use ff_core::types::{ExecutionKey, TimestampMs};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
+use uuid::Uuid;
+
+use crate::columns::{ATTEMPT, Cells, EVENT, EXECUTION, FLOW, LANE, Reader, Words};
+use crate::error::read_error;
+
+const FINISHED: &str = "('terminal', 'cancelled')";
+const ENDINGS: &str = "('completed', 'failed', 'cancelled', 'expired', 'skipped')";
+
+pub(crate) async fn run(
+    pool: &SqlitePool,
+    query: Query,
+    now: TimestampMs,
+) -> Result<Rows, StoreError> {
+    let reads = Reads { pool };
+    let mut rows = Rows::default();
+    match query {
+        Query::Execution(key) => reads.execution(&mut rows, key).await?,
+        Query::Executions(list) => rows.executions = reads.list(&list).await?,
+        Query::UnfinishedMembers { flow, limit } => {
+            rows.executions = reads.unfinished(flow, limit).await?;
+        }
+        Query::Payloads(keys) => {
+            for key in keys {
+                rows.blobs.extend(reads.bytes(key, "payload").await?);
+            }
+        }
+        Query::Result(key) => {
+            rows.executions = reads.one(key).await?.into_iter().collect();
+            rows.blobs = reads.bytes(key, "result").await?.into_iter().collect();
+        }
+        Query::Events { after, limit, .. } => {
+            // The bounds are read first: what is trimmed in between is noticed at the next page.
+            rows.log = Some(reads.log().await?);
+            rows.events = reads.events(after, limit).await?;
+        }
+        Query::History {
+            execution,
+            after_version,
+            limit,
+        } => {
+            rows.events = reads.history(execution, after_version, limit).await?;
+        }
+        Query::Counts { namespace } => rows.counts = reads.counts(namespace.as_ref()).await?,
+        Query::Lanes => rows.lanes = reads.lanes().await?,
+        Query::Log => rows.log = Some(reads.log().await?),
+        Query::NextDue(scan) => rows.next_due = reads.next_due(scan, now).await?,
+    }
+    Ok(rows)
+}
+
+struct Reads<'p> {
+    pool: &'p SqlitePool,
+}
+
+impl Reads<'_> {
+    async fn execution(&self, rows: &mut Rows, key: ExecutionKey) -> Result<(), StoreError> {
+        let Some(row) = self.one(key).await? else {
+            return Ok(());
+        };
+        let sql = format!(
+            "SELECT {ATTEMPT} FROM ff_attempt WHERE partition_key = 0 AND execution_id = ?1 \
+             ORDER BY attempt_index"
+        );
+        let attempts = self.fetch(sqlx::query(&sql).bind(key.id)).await?;
+        let mut words = Words::default();
+        for cells in &attempts {
+            rows.attempts
+                .push(Reader::new(cells, &mut words).attempt(key)?);
+        }
+        let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1");
+        for cells in &self.fetch(sqlx::query(&sql).bind(&*row.lane)).await? {
+            rows.lanes.push(Reader::new(cells, &mut words).lane()?);
+        }
+        if let Some(flow) = row.flow_id {
+            let sql =
+                format!("SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1");
+            for cells in &self.fetch(sqlx::query(&sql).bind(flow)).await? {
+                rows.flows.push(Reader::new(cells, &mut words).flow()?);
+            }
+        }
+        rows.executions = vec![row];
+        Ok(())
+    }
+
+    async fn one(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
+        let sql = format!(
+            "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1"
+        );
+        let found = executions(&self.fetch(sqlx::query(&sql).bind(key.id)).await?)?;
+        Ok(found.into_iter().find(|row| row.key == key))
+    }
+
+    async fn list(&self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {
+        let mut sql: QueryBuilder<'_, Sqlite> = QueryBuilder::new("SELECT ");
+        sql.push(EXECUTION).push(" FROM ff_exec_core WHERE 1 = 1");
+        for (column, value) in [
+            (" AND namespace = ", &list.namespace),
+            (" AND lane_id = ", &list.lane),
+            (" AND execution_kind = ", &list.kind),
+        ] {
+            if let Some(value) = value {
+                sql.push(column).push_bind(value.to_string());
+            }
+        }
+        if let Some(flow) = list.flow_id {
+            sql.push(" AND flow_id = ").push_bind(flow);
+        }
+        if !list.states.is_empty() {
+            sql.push(" AND public_state IN (");
+            let mut states = sql.separated(", ");
+            for state in &list.states {
+                for word in words_of(*state) {
+                    states.push_bind(word);
+                }
+            }
+            sql.push(")");
+        }
+        if let Some((key, value)) = &list.tag {
+            // A quoted path, because tag keys contain dots.
+            sql.push(" AND json_extract(tags, ")
+                .push_bind(format!("$.\"{key}\""));
+            sql.push(") = ").push_bind(value.clone());
+        }
+        if let Some(from) = list.created_from {
+            sql.push(" AND created_at_ms >= ").push_bind(from.0);
+        }
+        if let Some(before) = list.created_before {
+            sql.push(" AND created_at_ms < ").push_bind(before.0);
+        }
+        let (compare, order) = match list.order {
+            ListOrder::NewestFirst => (" < (", " DESC"),
+            ListOrder::OldestFirst => (" > (", ""),
+        };
+        if let Some((at, id)) = list.after {
+            sql.push(" AND (created_at_ms, execution_id)").push(compare);
+            sql.push_bind(at.0).push(", ").push_bind(id).push(")");
+        }
+        sql.push(" ORDER BY created_at_ms")
+            .push(order)
+            .push(", execution_id")
+            .push(order);
+        sql.push(" LIMIT ").push_bind(whole(list.limit));
+        executions(&self.fetch(sql.build()).await?)
+    }
+
+    async fn unfinished(
+        &self,
+        flow: FlowKey,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, StoreError> {
+        let sql = format!(
+            "SELECT {EXECUTION} FROM ff_exec_core WHERE flow_id = ?1 \
+             AND lifecycle_phase NOT IN {FINISHED} ORDER BY execution_id LIMIT ?2"
+        );
+        executions(
+            &self
+                .fetch(sqlx::query(&sql).bind(flow.id).bind(whole(limit)))
+                .await?,
+        )
+    }
+
+    async fn bytes(
+        &self,
+        key: ExecutionKey,
+        part: &str,
+    ) -> Result<Option<(ExecutionKey, Arc<[u8]>)>, StoreError> {
+        let sql = format!(
+            "SELECT coalesce(c.{part}, b.bytes), c.home_partition FROM ff_exec_core AS c \
+             LEFT JOIN ff_blob AS b ON b.execution_id = c.execution_id AND b.part = ?2 \
+               AND c.{part}_apart = 1 \
+             WHERE c.partition_key = 0 AND c.execution_id = ?1"
+        );
+        let found = self
+            .fetch(sqlx::query(&sql).bind(key.id).bind(part))
+            .await?;
+        let Some(cells) = found.first() else {
+            return Ok(None);
+        };
+        let own = cells.int(1)? == Some(i64::from(key.partition));
+        Ok(cells
+            .blob(0)?
+            .filter(|_| own)
+            .map(|bytes| (key, bytes.into())))
+    }
+
+    async fn events(&self, after: u64, limit: usize) -> Result<Vec<EventRow>, StoreError> {
+        // Below the floor only the histories of living executions remain, with holes between.
+        let sql = format!(
+            "SELECT {EVENT} FROM ff_event WHERE seq > ?1 \
+             AND seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor') \
+             ORDER BY seq LIMIT ?2"
+        );
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        events(
+            &self
+                .fetch(sqlx::query(&sql).bind(after).bind(whole(limit)))
+                .await?,
+        )
+    }
+
+    async fn history(
+        &self,
+        execution: ExecutionKey,
+        after_version: u64,
+        limit: usize,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        let sql = format!(
+            "WITH RECURSIVE chain (at) AS ( \
+               SELECT last_event FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1 \
+               UNION ALL \
+               SELECT previous FROM ff_event JOIN chain ON seq = at \
+               WHERE previous > 0 AND version > ?2 + 1 \
+             ) SELECT {EVENT} FROM ff_event JOIN chain ON seq = at WHERE version > ?2 \
+             ORDER BY version LIMIT ?3"
+        );
+        let after = i64::try_from(after_version).unwrap_or(i64::MAX - 1);
+        let query = sqlx::query(&sql)
+            .bind(execution.id)
+            .bind(after)
+            .bind(whole(limit));
+        events(&self.fetch(query).await?)
+    }
+
+    async fn counts(&self, namespace: Option<&Arc<str>>) -> Result<Vec<CountRow>, StoreError> {
+        let sql = "SELECT namespace, lane_id, public_state, count(*) FROM ff_exec_core \
+                   WHERE ?1 IS NULL OR namespace = ?1 GROUP BY 1, 2, 3";
+        let namespace = namespace.map(ToString::to_string);
+        let found = self.fetch(sqlx::query(sql).bind(namespace)).await?;
+        let count = |cells: &SqliteRow| -> Result<CountRow, StoreError> {
+            let state = cells.text(2)?.and_then(PublicState::read);
+            Ok(CountRow {
+                namespace: cells.text(0)?.unwrap_or_default().into(),
+                lane: cells.text(1)?.unwrap_or_default().into(),
+                state: state.unwrap_or(PublicState::Waiting),
+                count: u64::try_from(cells.int(3)?.unwrap_or(0)).unwrap_or(0),
+            })
+        };
+        found.iter().map(count).collect()
+    }
+
+    async fn lanes(&self) -> Result<Vec<ff_core::rows::LaneRow>, StoreError> {
+        let sql = format!("SELECT {LANE} FROM ff_lane ORDER BY lane_id");
+        let mut words = Words::default();
+        let found = self.fetch(sqlx::query(&sql)).await?;
+        found
+            .iter()
+            .map(|cells| Reader::new(cells, &mut words).lane())
+            .collect()
+    }
+
+    async fn log(&self) -> Result<LogBounds, StoreError> {
+        let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
+                   (SELECT value FROM ff_meta WHERE name = 'log_floor'), \
+                   (SELECT max(seq) FROM ff_event)";
+        let found = sqlx::query(sql)
+            .fetch_one(self.pool)
+            .await
+            .map_err(|e| read_error(&e))?;
+        let read = |at: usize| {
+            found
+                .try_get::<Option<i64>, _>(at)
+                .map_err(|e| read_error(&e))
+        };
+        let history: Vec<u8> = found.try_get(0).map_err(|e| read_error(&e))?;
+        let floor = read(1)?.unwrap_or(1);
+        let head = read(2)?.unwrap_or(0).max(floor - 1);
+        let shard = (
+            u64::try_from(floor).unwrap_or(1),
+            u64::try_from(head).unwrap_or(0),
+        );
+        let history_id = Uuid::from_slice(&history)
+            .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
+        Ok(LogBounds {
+            history_id,
+            shards: vec![shard],
+        })
+    }
+
+    async fn next_due(
+        &self,
+        scan: Option<RetentionScan>,
+        now: TimestampMs,
+    ) -> Result<Option<TimestampMs>, StoreError> {
+        let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
+                   e.seq, e.at_ms FROM (SELECT 1) LEFT JOIN (SELECT seq, at_ms FROM ff_event \
+                   WHERE seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor') \
+                   ORDER BY seq LIMIT 1) AS e";
+        let found = sqlx::query(sql)
+            .fetch_one(self.pool)
+            .await
+            .map_err(|e| read_error(&e))?;
+        let timer = found.int(0)?.map(TimestampMs);
+        let retired = match (scan, found.int(1)?, found.int(2)?) {
+            (Some(scan), Some(seq), Some(at)) => {
+                let old = scan.max_age_ms.map(|age| TimestampMs(at).after_ms(age));
+                let many = match scan.max_finished {
+                    Some(keep) => self
+                        .finish_horizon(keep)
+                        .await?
+                        .is_some_and(|last| seq <= last),
+                    None => false,
+                };
+                if many { Some(now) } else { old }
+            }
+            _ => None,
+        };
+        Ok(timer.into_iter().chain(retired).min())
+    }
+
+    /// The last place in the log before the newest `keep` endings.
+    async fn finish_horizon(&self, keep: u64) -> Result<Option<i64>, StoreError> {
+        let sql = format!(
+            "SELECT seq FROM ff_event WHERE event_type IN {ENDINGS} \
+             ORDER BY seq DESC LIMIT 1 OFFSET ?1"
+        );
+        let keep = i64::try_from(keep).unwrap_or(i64::MAX);
+        let found = self.fetch(sqlx::query(&sql).bind(keep)).await?;
+        found.first().map_or(Ok(None), |cells| cells.int(0))
+    }
+
+    async fn fetch<'q>(
+        &self,
+        query: sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>,
+    ) -> Result<Vec<SqliteRow>, StoreError> {
+        query
+            .fetch_all(self.pool)
+            .await
+            .map_err(|error| read_error(&error))
+    }
+}
+
+/// Every word that is read as this state.
+fn words_of(state: PublicState) -> Vec<&'static str> {
+    let known = ["pending", "active", "success", state.word()];
+    known
+        .into_iter()
+        .filter(|word| PublicState::read(word) == Some(state))
+        .collect()
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn executions(found: &[SqliteRow]) -> Result<Vec<ExecutionRow>, StoreError> {
+    let mut words = Words::default();
+    found
+        .iter()
+        .map(|cells| Reader::new(cells, &mut words).execution())
+        .collect()
+}
+
+fn events(found: &[SqliteRow]) -> Result<Vec<EventRow>, StoreError> {
+    let mut words = Words::default();
+    found
+        .iter()
+        .map(|cells| Reader::new(cells, &mut words).event())
+        .collect()
+}

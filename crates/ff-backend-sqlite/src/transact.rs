@@ -1,0 +1,283 @@
+//! The connection that writes: one transaction per batch, one flush per transaction.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use ff_core::contracts::{Submission, SubmitOutcome};
+use ff_core::engine::{Engine, prepare_submission};
+use ff_core::engine_error::{EngineError, StoreError};
+use ff_core::operations::execution::Submit;
+use ff_core::store::{Batch, Change, Job, Store};
+use ff_core::types::TimestampMs;
+use rusqlite::{Connection as Sqlite, DatabaseName, ErrorCode, OpenFlags, OptionalExtension};
+use tokio::sync::oneshot;
+
+use crate::columns::Words;
+use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
+use crate::error::{is_busy, store_error};
+use crate::load::{LastEvents, Loader, Statements};
+use crate::write::{Log, Writing};
+use crate::{SqliteError, SqliteStore, migrate};
+
+/// Pages in the write-ahead log before they are folded back into the file (16 MiB).
+const CHECKPOINT_PAGES: u32 = 4096;
+/// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
+const LOG_BYTES: u32 = 64 * 1024 * 1024;
+const CACHE_KIB: u32 = 64 * 1024;
+/// The extended result code of a flush that the disk refused.
+const IOERR_FSYNC: i32 = 1034;
+
+pub(crate) struct Connection {
+    sqlite: Sqlite,
+    words: Words,
+    last_events: LastEvents,
+    statements: Statements,
+    log: Log,
+    /// Set once the disk has refused a flush: what is in its cache can no longer be trusted.
+    broken: Option<String>,
+}
+
+impl Connection {
+    pub fn open(location: &Location, synchronous: Synchronous) -> Result<Self, SqliteError> {
+        let base = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let shared = OpenFlags::SQLITE_OPEN_MEMORY | OpenFlags::SQLITE_OPEN_SHARED_CACHE;
+        let sqlite = match location {
+            Location::File(path) => Sqlite::open_with_flags(path, base),
+            Location::Memory(name) => Sqlite::open_with_flags(name, base | shared),
+        };
+        let sqlite = sqlite.map_err(|error| open_error(location, &error))?;
+        // SQLite opens a file that it may not write without a word.
+        if sqlite.is_readonly(DatabaseName::Main).unwrap_or(false) {
+            return Err(SqliteError::ReadOnly(location.to_string()));
+        }
+        configure(&sqlite, location, synchronous).map_err(|error| open_error(location, &error))?;
+        migrate::apply(&sqlite)?;
+        let log = read_log(&sqlite).map_err(|error| open_error(location, &error))?;
+        Ok(Self {
+            sqlite,
+            words: Words::default(),
+            last_events: LastEvents::new(),
+            statements: Statements::default(),
+            log,
+            broken: None,
+        })
+    }
+
+    /// Runs a batch. An error means that nothing was written, unless it says otherwise.
+    pub fn transact(&mut self, batch: &mut Batch, now: TimestampMs) -> Result<Change, StoreError> {
+        self.patiently(|connection| {
+            connection.in_transaction(|connection| connection.decide_and_write(batch, now))
+        })
+    }
+
+    /// Folds the log into the file, so that the next start has nothing to recover.
+    pub fn close(self) {
+        let folded = self
+            .sqlite
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error) = folded {
+            tracing::warn!(%error, "the write-ahead log stays; the next start will read it");
+        }
+    }
+
+    fn decide_and_write(
+        &mut self,
+        batch: &mut Batch,
+        now: TimestampMs,
+    ) -> Result<Change, StoreError> {
+        self.last_events.clear();
+        let mut loader = Loader {
+            connection: &self.sqlite,
+            words: &mut self.words,
+            last_events: &mut self.last_events,
+            statements: &self.statements,
+            log_floor: self.log.floor,
+        };
+        let world = loader.load(&batch.needs(), now)?;
+        let change = batch.decide(world);
+        let mut writing = Writing {
+            connection: &self.sqlite,
+            last_events: &mut self.last_events,
+            log: &mut self.log,
+        };
+        writing
+            .write(&change)
+            .map_err(|error| store_error(&error))?;
+        Ok(change)
+    }
+
+    /// Begins, works, commits; takes everything back if anything fails.
+    fn in_transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if let Some(why) = &self.broken {
+            return Err(StoreError::Failed(why.clone()));
+        }
+        let log = self.log;
+        self.execute("BEGIN IMMEDIATE")?;
+        // A panic must not leave the transaction open for whoever comes next.
+        let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
+        let panicked = |_| {
+            Err(StoreError::Failed(
+                "the work panicked; nothing was kept".into(),
+            ))
+        };
+        let done = worked.unwrap_or_else(panicked).and_then(|done| {
+            if self.sqlite.is_autocommit() {
+                let ended = "the closure ended the writer's transaction".to_owned();
+                return Err(StoreError::Failed(ended));
+            }
+            self.commit()?;
+            Ok(done)
+        });
+        if done.is_err() {
+            self.log = log;
+            if !self.sqlite.is_autocommit()
+                && let Err(error) = self.execute("ROLLBACK")
+            {
+                tracing::error!(%error, "a transaction could not be taken back");
+            }
+        }
+        done
+    }
+
+    fn commit(&mut self) -> Result<(), StoreError> {
+        let committed = self
+            .sqlite
+            .prepare_cached("COMMIT")
+            .and_then(|mut sql| sql.execute([]));
+        let Err(error) = committed else { return Ok(()) };
+        let extended = error.sqlite_error().map(|error| error.extended_code);
+        if extended == Some(IOERR_FSYNC) {
+            let why = "the disk refused to flush; open the database again".to_owned();
+            self.broken = Some(why.clone());
+            return Err(StoreError::Unknown(why));
+        }
+        Err(store_error(&error))
+    }
+
+    /// Other connections of this process may hold a lock for a moment; the file has no other
+    /// users, so it comes free.
+    fn patiently<T>(
+        &mut self,
+        mut attempt: impl FnMut(&mut Self) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let give_up = Instant::now() + BUSY_TIMEOUT;
+        loop {
+            match attempt(self) {
+                Err(StoreError::Retry(_)) if Instant::now() < give_up => {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), StoreError> {
+        let run = self
+            .sqlite
+            .prepare_cached(sql)
+            .and_then(|mut sql| sql.execute([]));
+        run.map(|_| ()).map_err(|error| store_error(&error))
+    }
+}
+
+/// The caller's own work and its submissions in one transaction of the writer's.
+pub(crate) fn submit_with<T, F>(
+    store: &SqliteStore,
+    engine: &Engine,
+    work: F,
+) -> Result<(T, Vec<SubmitOutcome>), EngineError>
+where
+    F: FnOnce(&Sqlite) -> Result<(T, Vec<Submission>), rusqlite::Error>,
+{
+    let refuse = |error: StoreError| error.into_engine_error("sqlite");
+    let mut guard = store
+        .connection
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let connection = guard.as_mut().ok_or_else(|| refuse(StoreError::Closed))?;
+    let (reply, mut answer) = oneshot::channel();
+    let now = store.now();
+    let done = connection.in_transaction(|connection| {
+        let (value, items) = work(&connection.sqlite).map_err(|error| store_error(&error))?;
+        let limits = &engine.config().limits;
+        let prepare = |item| {
+            prepare_submission(item, limits, None, 0)
+                .map_err(|error| std::sync::Mutex::new(Some(error)))
+        };
+        let items = items.into_iter().map(prepare).collect();
+        let mut batch = Batch::new(vec![Job::new(Submit { items }, None, reply)]);
+        let change = connection.decide_and_write(&mut batch, now)?;
+        Ok((value, batch, change))
+    });
+    let (value, batch, change) = done.map_err(refuse)?;
+    drop(guard);
+    store.bells.ring(&change);
+    batch.answer();
+    let outcomes = answer
+        .try_recv()
+        .map_err(|_| refuse(StoreError::Closed))??;
+    Ok((value, outcomes))
+}
+
+fn configure(
+    sqlite: &Sqlite,
+    location: &Location,
+    synchronous: Synchronous,
+) -> Result<(), rusqlite::Error> {
+    sqlite.busy_timeout(BUSY_TIMEOUT)?;
+    sqlite.set_prepared_statement_cache_capacity(128);
+    if !location.is_memory() {
+        let mode: String = sqlite.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if mode != "wal" {
+            let why = format!("the journal stays in mode {mode}; write-ahead logging is needed");
+            return Err(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY),
+                Some(why),
+            ));
+        }
+    }
+    let synchronous = match synchronous {
+        Synchronous::Full => "FULL",
+        Synchronous::Normal => "NORMAL",
+    };
+    sqlite.execute_batch(&format!(
+        "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{CACHE_KIB}; \
+         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES}; \
+         PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
+    ))
+}
+
+fn read_log(sqlite: &Sqlite) -> Result<Log, rusqlite::Error> {
+    let floor = sqlite
+        .query_row(
+            "SELECT value FROM ff_meta WHERE name = 'log_floor'",
+            [],
+            |row| row.get(0),
+        )
+        .optional()?
+        .unwrap_or(1);
+    let last: Option<i64> = sqlite.query_row("SELECT max(seq) FROM ff_event", [], |r| r.get(0))?;
+    Ok(Log {
+        head: last.unwrap_or(0).max(floor - 1),
+        floor,
+    })
+}
+
+fn open_error(location: &Location, error: &rusqlite::Error) -> SqliteError {
+    let place = location.to_string();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
+            SqliteError::Corrupt(place, error.to_string())
+        }
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            SqliteError::ReadOnly(format!("{place}: {error}"))
+        }
+        _ if is_busy(error) => SqliteError::InUse(place),
+        _ => SqliteError::Open(format!("{place}: {error}")),
+    }
+}

@@ -1,0 +1,58 @@
+//! The thread that owns every write.
+
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::thread::JoinHandle;
+
+use ff_core::engine::{Queue, pump};
+use tokio::sync::oneshot;
+
+use crate::lock::FileLock;
+use crate::{SqliteError, SqliteStore};
+
+/// A running writer. Stopping it works off the queue first.
+pub(crate) struct Writer {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    pub fn start(
+        store: Arc<SqliteStore>,
+        queue: Queue,
+        max_batch: usize,
+        lock: FileLock,
+    ) -> Result<Self, SqliteError> {
+        let (stop, stopped) = oneshot::channel();
+        // The pump waits for jobs and for nothing else, so its runtime needs no drivers.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .map_err(|error| SqliteError::Open(error.to_string()))?;
+        let run = move || {
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            runtime.block_on(pump(store.clone(), queue, max_batch, stopped));
+            let mut connection = store
+                .connection
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            if let Some(connection) = connection.take() {
+                connection.close();
+            }
+            drop(lock);
+        };
+        let thread = std::thread::Builder::new()
+            .name("ff-sqlite-writer".to_owned())
+            .spawn(run)
+            .map_err(|error| SqliteError::Open(error.to_string()))?;
+        Ok(Self { stop, thread })
+    }
+
+    pub fn stop(self) {
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("the SQLite writer panicked");
+        }
+    }
+}
