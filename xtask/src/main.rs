@@ -1,1 +1,50 @@
-fn main() {}
+//! `cargo xtask`: all automation of this project, one file per subcommand.
+
+mod bench;
+mod chaos;
+mod docs;
+mod process;
+mod quickstart;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  test                 everything: format, lints, tests, mutants, tidy, the quickstart
+  tidy                 the style of the tree, as a test
+  docs [--check]       writes docs/errors.md and docs/operations.md, or checks them
+  quickstart           the quickstart, killed half-way, finished, and run once more
+  bench <store> [...]  measures a store; --quick, --check and --json PATH are passed on
+  chaos [...]          kills a process under load again and again; arguments are passed on
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let (command, rest) = match args.split_first() {
+        Some((command, rest)) => (command.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match command {
+        "test" => test::run(rest),
+        "tidy" => tidy::run(rest),
+        "docs" => docs::run(rest),
+        "quickstart" => process::no_arguments(rest).and_then(|()| quickstart::check()),
+        "bench" => bench::run(rest),
+        "chaos" => chaos::run(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("there is no command {other:?}\n\n{HELP}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -108,11 +108,7 @@ pub(crate) struct Reader<'r, C> {
 
 impl<'r, C: Cells> Reader<'r, C> {
     pub fn new(cells: &'r C, words: &'r mut Words) -> Self {
-        Self {
-            cells,
-            words,
-            at: 0,
-        }
+        Self { cells, words, at: 0 }
     }
 
     fn next(&mut self) -> usize {
@@ -156,9 +152,7 @@ impl<'r, C: Cells> Reader<'r, C> {
         let Some(word) = self.cells.text(at)? else {
             return Ok(None);
         };
-        T::read(word)
-            .map(Some)
-            .ok_or_else(|| wrong(at, &format!("unknown word {word:?}")))
+        T::read(word).map(Some).ok_or_else(|| wrong(at, &format!("unknown word {word:?}")))
     }
 
     fn must<T: Spelling>(&mut self) -> Result<T, StoreError> {
@@ -169,15 +163,12 @@ impl<'r, C: Cells> Reader<'r, C> {
     fn opt_uuid(&mut self) -> Result<Option<Uuid>, StoreError> {
         let at = self.next();
         let bytes = self.cells.blob(at)?;
-        bytes
-            .map(|bytes| Uuid::from_slice(bytes).map_err(|error| wrong(at, &error)))
-            .transpose()
+        bytes.map(|bytes| Uuid::from_slice(bytes).map_err(|error| wrong(at, &error))).transpose()
     }
 
     fn uuid(&mut self) -> Result<Uuid, StoreError> {
         let at = self.at;
-        self.opt_uuid()?
-            .ok_or_else(|| wrong(at, &"an id is missing"))
+        self.opt_uuid()?.ok_or_else(|| wrong(at, &"an id is missing"))
     }
 
     fn bytes(&mut self) -> Result<Option<Arc<[u8]>>, StoreError> {
@@ -198,10 +189,7 @@ impl<'r, C: Cells> Reader<'r, C> {
 
     pub fn execution(&mut self) -> Result<ExecutionRow, StoreError> {
         let id = self.uuid()?;
-        let key = ExecutionKey {
-            partition: self.number()?,
-            id,
-        };
+        let key = ExecutionKey { partition: self.number()?, id };
         Ok(ExecutionRow {
             key,
             flow_id: self.opt_uuid()?,
@@ -245,20 +233,14 @@ impl<'r, C: Cells> Reader<'r, C> {
     /// An execution whose columns are followed by those of its payload.
     pub fn execution_with_payload(&mut self) -> Result<ExecutionRow, StoreError> {
         let mut row = self.execution()?;
-        debug_assert_eq!(
-            self.at, PAYLOAD_AT,
-            "the column list and its reader disagree"
-        );
+        debug_assert_eq!(self.at, PAYLOAD_AT, "the column list and its reader disagree");
         row.payload = self.blob()?;
         Ok(row)
     }
 
     pub fn attempt(&mut self, execution: ExecutionKey) -> Result<AttemptRow, StoreError> {
         Ok(AttemptRow {
-            key: AttemptKey {
-                execution,
-                index: self.number()?,
-            },
+            key: AttemptKey { execution, index: self.number()? },
             attempt_type: self.must()?,
             lease_epoch: self.number()?,
             worker_id: self.shared_text()?,
@@ -270,19 +252,14 @@ impl<'r, C: Cells> Reader<'r, C> {
             failure_reason: self.own_text()?,
             failure_category: self.shared_text()?,
             retry_at: self.time()?,
-            progress_percent: self
-                .opt_int()?
-                .and_then(|percent| u8::try_from(percent).ok()),
+            progress_percent: self.opt_int()?.and_then(|percent| u8::try_from(percent).ok()),
             progress_message: self.own_text()?,
         })
     }
 
     pub fn flow(&mut self) -> Result<FlowRow, StoreError> {
         Ok(FlowRow {
-            key: FlowKey {
-                partition: 0,
-                id: self.uuid()?,
-            },
+            key: FlowKey { partition: 0, id: self.uuid()? },
             namespace: self.shared_text()?.unwrap_or_default(),
             graph_revision: self.number()?,
             state: self.must()?,

@@ -60,26 +60,14 @@ pub(crate) enum Location {
 
 impl Location {
     pub fn parse(uri: &str) -> Result<Self, SqliteError> {
-        let refuse = |why: &str| {
-            Err(SqliteError::Uri {
-                uri: uri.to_owned(),
-                why: why.to_owned(),
-            })
-        };
+        let refuse = |why: &str| Err(SqliteError::Uri { uri: uri.to_owned(), why: why.to_owned() });
         let rest = uri.strip_prefix("sqlite:").unwrap_or(uri);
         if rest == ":memory:" {
-            return Ok(Self::Memory(format!(
-                "file:flowfabric-{}",
-                Uuid::new_v4().simple()
-            )));
+            return Ok(Self::Memory(format!("file:flowfabric-{}", Uuid::new_v4().simple())));
         }
         let is_uri = rest.len() < uri.len() || rest.starts_with("file:");
         let rest = rest.strip_prefix("file:").unwrap_or(rest);
-        let rest = if is_uri {
-            rest.strip_prefix("//").unwrap_or(rest)
-        } else {
-            rest
-        };
+        let rest = if is_uri { rest.strip_prefix("//").unwrap_or(rest) } else { rest };
         let (path, parameters) = match rest.split_once('?') {
             Some((path, parameters)) if is_uri => (path, parameters),
             _ => (rest, ""),
@@ -88,10 +76,7 @@ impl Location {
             return refuse("it names no file");
         }
         let mut memory = false;
-        for parameter in parameters
-            .split('&')
-            .filter(|parameter| !parameter.is_empty())
-        {
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter {
                 "mode=memory" => memory = true,
                 "mode=rwc" | "cache=shared" | "cache=private" => {}
@@ -112,15 +97,11 @@ impl Location {
     /// The pool for reads: nothing that runs on it can write.
     pub fn readers(&self, count: u32) -> SqlitePool {
         let options = self.connect_options().pragma("query_only", "ON");
-        SqlitePoolOptions::new()
-            .max_connections(count.max(1))
-            .connect_lazy_with(options)
+        SqlitePoolOptions::new().max_connections(count.max(1)).connect_lazy_with(options)
     }
 
     pub fn writable_pool(&self) -> SqlitePool {
-        SqlitePoolOptions::new()
-            .max_connections(4)
-            .connect_lazy_with(self.connect_options())
+        SqlitePoolOptions::new().max_connections(4).connect_lazy_with(self.connect_options())
     }
 
     fn connect_options(&self) -> SqliteConnectOptions {
@@ -167,13 +148,7 @@ mod tests {
         let memory = Location::Memory("file:x-ThreadId(3)".into());
         assert_eq!(Location::parse(shared).unwrap(), memory);
         assert!(Location::parse(":memory:").unwrap().is_memory());
-        for bad in [
-            "",
-            "sqlite:",
-            "file:?mode=memory",
-            "file:a?mode=ro",
-            "file:a?vfs=x",
-        ] {
+        for bad in ["", "sqlite:", "file:?mode=memory", "file:a?mode=ro", "file:a?vfs=x"] {
             assert!(Location::parse(bad).is_err(), "{bad}");
         }
     }

@@ -4,13 +4,7 @@
 //! up while the last commit was flushing. Reads go through a pool of their own.
 
 #![forbid(unsafe_code)]
-#![deny(
-    warnings,
-    clippy::all,
-    clippy::dbg_macro,
-    clippy::todo,
-    clippy::unimplemented
-)]
+#![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
 mod columns;
@@ -76,9 +70,7 @@ impl SqliteBackend {
         let lock = lock::take(&location)?;
         let opening = (location.clone(), options.synchronous);
         let opened = tokio::task::spawn_blocking(move || Connection::open(&opening.0, opening.1));
-        let connection = opened
-            .await
-            .map_err(|error| SqliteError::Open(error.to_string()))??;
+        let connection = opened.await.map_err(|error| SqliteError::Open(error.to_string()))??;
         let readers = location.readers(options.readers);
         let store = Arc::new(SqliteStore {
             connection: Mutex::new(Some(connection)),
@@ -98,14 +90,7 @@ impl SqliteBackend {
         engine.spawn_sweeper();
         let writer = Mutex::new(Some(writer));
         let writable = OnceLock::new();
-        Ok(Arc::new(Self {
-            engine,
-            store,
-            location,
-            writer,
-            writable,
-            readers,
-        }))
+        Ok(Arc::new(Self { engine, store, location, writer, writable, readers }))
     }
 
     /// Runs a closure in the writer's transaction and submits what it returns in the same commit:
@@ -130,10 +115,7 @@ impl SqliteBackend {
     /// free. Later calls answer that the store is closed.
     pub async fn close(&self) {
         let writer = {
-            let mut writer = self
-                .writer
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             writer.take()
         };
         self.readers.close().await;
@@ -153,10 +135,7 @@ impl SqliteBackend {
 
 impl Drop for SqliteBackend {
     fn drop(&mut self) {
-        let mut writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(writer) = writer.take() {
             // The file must be free for whoever opens it next.
             writer.stop();
@@ -198,10 +177,8 @@ impl Store for SqliteStore {
 
     /// Never waits: it runs on the writer's own thread.
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        let mut connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut connection =
+            self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let connection = connection.as_mut().ok_or(StoreError::Closed)?;
         let change = connection.transact(batch, self.clock.now())?;
         self.bells.ring(&change);

@@ -120,9 +120,7 @@ impl Loader<'_> {
             return Ok(());
         }
         let mut statement = self.prepare(&self.statements.execution)?;
-        let mut rows = statement
-            .query([key.id.as_bytes()])
-            .map_err(|e| store_error(&e))?;
+        let mut rows = statement.query([key.id.as_bytes()]).map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
             let row = Reader::new(cells, self.words).execution()?;
             self.last_events.insert(key.id, last_event(cells)?);
@@ -142,9 +140,7 @@ impl Loader<'_> {
 
     fn members(&mut self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
         let mut statement = self.prepare(&self.statements.member)?;
-        let mut rows = statement
-            .query([flow.id.as_bytes()])
-            .map_err(|e| store_error(&e))?;
+        let mut rows = statement.query([flow.id.as_bytes()]).map_err(|e| store_error(&e))?;
         while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
             let row = Reader::new(cells, self.words).execution()?;
             self.last_events.insert(row.key.id, last_event(cells)?);
@@ -167,9 +163,7 @@ impl Loader<'_> {
             .query(params![execution.id.as_bytes(), index])
             .map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            world
-                .attempts
-                .load(Reader::new(cells, self.words).attempt(execution)?);
+            world.attempts.load(Reader::new(cells, self.words).attempt(execution)?);
         }
         Ok(())
     }
@@ -179,9 +173,7 @@ impl Loader<'_> {
             return Ok(());
         }
         let mut statement = self.prepare(&self.statements.flow)?;
-        let mut rows = statement
-            .query([flow.id.as_bytes()])
-            .map_err(|e| store_error(&e))?;
+        let mut rows = statement.query([flow.id.as_bytes()]).map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
             world.flows.load(Reader::new(cells, self.words).flow()?);
         }
@@ -194,15 +186,9 @@ impl Loader<'_> {
                    (SELECT 1 FROM ff_edge AS e WHERE e.downstream_eid = g.downstream_eid \
                     AND e.flow_id = g.flow_id)";
         let group = |row: &Row<'_>| {
-            let flow = FlowKey {
-                partition: 0,
-                id: row.get(0)?,
-            };
+            let flow = FlowKey { partition: 0, id: row.get(0)? };
             Ok(EdgeGroupRow {
-                key: EdgeGroupKey {
-                    flow,
-                    downstream: key.id,
-                },
+                key: EdgeGroupKey { flow, downstream: key.id },
                 success_count: row.get(1)?,
                 fail_count: row.get(2)?,
                 skip_count: row.get(3)?,
@@ -256,10 +242,7 @@ impl Loader<'_> {
         let read = |row: &Row<'_>| {
             Ok(IdempotencyRow {
                 key: key.clone(),
-                execution: ExecutionKey {
-                    partition: row.get(1)?,
-                    id: row.get(0)?,
-                },
+                execution: ExecutionKey { partition: row.get(1)?, id: row.get(0)? },
                 fingerprint: row.get(2)?,
                 expires_at: row.get::<_, Option<i64>>(3)?.map(TimestampMs),
             })
@@ -288,10 +271,7 @@ impl Loader<'_> {
         }
         found.sort_unstable_by_key(|(rank, key)| (*rank, key.id));
         found.truncate(limit);
-        world.claimable.insert(
-            scan.clone(),
-            found.into_iter().map(|(_, key)| key).collect(),
-        );
+        world.claimable.insert(scan.clone(), found.into_iter().map(|(_, key)| key).collect());
         Ok(())
     }
 
@@ -345,13 +325,7 @@ impl Loader<'_> {
             self.last_events.insert(row.key.id, last_event(cells)?);
             found.push((row.rank(), row.key));
             if let Some(id) = row.flow_id {
-                self.flow(
-                    world,
-                    FlowKey {
-                        partition: row.key.partition,
-                        id,
-                    },
-                )?;
+                self.flow(world, FlowKey { partition: row.key.partition, id })?;
             }
             self.loaded(world, row)?;
         }
@@ -369,27 +343,15 @@ impl Loader<'_> {
         let read = |row: &Row<'_>| {
             let kind: String = row.get(1)?;
             let members: Vec<u8> = row.get(3)?;
-            Ok((
-                TimestampMs(row.get(0)?),
-                kind,
-                row.get::<_, Uuid>(2)?,
-                members,
-            ))
+            Ok((TimestampMs(row.get(0)?), kind, row.get::<_, Uuid>(2)?, members))
         };
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let mut timers = Vec::new();
         for (due_at, kind, subject, members) in self.rows(sql, params![now.0, limit], read)? {
             let kind = TimerKind::read(&kind)
                 .ok_or_else(|| StoreError::Corrupt(format!("unknown timer {kind:?}")))?;
-            let key = TimerKey {
-                due_at,
-                kind,
-                subject,
-            };
-            timers.push(TimerRow {
-                key,
-                members: TimerRow::decode_members(&members),
-            });
+            let key = TimerKey { due_at, kind, subject };
+            timers.push(TimerRow { key, members: TimerRow::decode_members(&members) });
         }
         timers.sort_unstable_by_key(|timer| timer.key);
         for timer in timers {
@@ -409,9 +371,7 @@ impl Loader<'_> {
         scan: RetentionScan,
         now: TimestampMs,
     ) -> Result<(), StoreError> {
-        let cutoff = scan
-            .max_age_ms
-            .map_or(i64::MIN, |age| now.0.saturating_sub_unsigned(age));
+        let cutoff = scan.max_age_ms.map_or(i64::MIN, |age| now.0.saturating_sub_unsigned(age));
         let horizon = match scan.max_finished {
             Some(keep) => finish_horizon(self.connection, keep)?,
             None => -1,
@@ -447,10 +407,7 @@ impl Loader<'_> {
     fn own_key(&self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
         let own = world.executions.get(&key).and_then(|row| {
             let key = row.idempotency_key.clone()?;
-            Some(IdempotencyKey {
-                namespace: row.namespace.clone(),
-                key,
-            })
+            Some(IdempotencyKey { namespace: row.namespace.clone(), key })
         });
         match own {
             Some(own) => self.idempotency(world, &own),
@@ -462,9 +419,7 @@ impl Loader<'_> {
     where
         Self: 's,
     {
-        self.connection
-            .prepare_cached(sql)
-            .map_err(|error| store_error(&error))
+        self.connection.prepare_cached(sql).map_err(|error| store_error(&error))
     }
 
     fn rows<T>(
@@ -474,10 +429,7 @@ impl Loader<'_> {
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
         let collect = || -> rusqlite::Result<Vec<T>> {
-            self.connection
-                .prepare_cached(sql)?
-                .query_map(params, read)?
-                .collect()
+            self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
         };
         collect().map_err(|error| store_error(&error))
     }
@@ -489,12 +441,8 @@ fn finish_horizon(connection: &Connection, keep: u64) -> Result<i64, StoreError>
                ('completed', 'failed', 'cancelled', 'expired', 'skipped') \
                ORDER BY seq DESC LIMIT 1 OFFSET ?1";
     let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-    let found = connection
-        .query_row(sql, [keep], |row| row.get(0))
-        .optional();
-    found
-        .map(|seq| seq.unwrap_or(-1))
-        .map_err(|error| store_error(&error))
+    let found = connection.query_row(sql, [keep], |row| row.get(0)).optional();
+    found.map(|seq| seq.unwrap_or(-1)).map_err(|error| store_error(&error))
 }
 
 /// It is always the last column.

@@ -17,18 +17,13 @@ pub(crate) fn take(location: &Location) -> Result<FileLock, SqliteError> {
     let mut name = path.clone().into_os_string();
     name.push(".lock");
     let name = PathBuf::from(name);
-    let open = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&name);
+    let open = OpenOptions::new().create(true).truncate(false).write(true).open(&name);
     let file = open.map_err(|error| SqliteError::Open(format!("{}: {error}", name.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(FileLock(Some(file))),
         Err(TryLockError::WouldBlock) => Err(SqliteError::InUse(path.display().to_string())),
-        Err(TryLockError::Error(error)) => Err(SqliteError::Open(format!(
-            "cannot lock {}: {error}",
-            name.display()
-        ))),
+        Err(TryLockError::Error(error)) => {
+            Err(SqliteError::Open(format!("cannot lock {}: {error}", name.display())))
+        }
     }
 }

@@ -22,10 +22,7 @@ pub(crate) fn apply(connection: &Connection) -> Result<(), SqliteError> {
     }
     let found = version(connection).map_err(failed)?;
     if found > SCHEMA_VERSION {
-        return Err(SqliteError::NewerSchema {
-            found,
-            known: SCHEMA_VERSION,
-        });
+        return Err(SqliteError::NewerSchema { found, known: SCHEMA_VERSION });
     }
     if found < SCHEMA_VERSION {
         let tables = "version 0, but it has tables already".to_owned();
@@ -41,11 +38,7 @@ fn try_apply(connection: &Connection) -> Result<(), rusqlite::Error> {
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
     let created = create(connection);
-    connection.execute_batch(if created.is_ok() {
-        "COMMIT"
-    } else {
-        "ROLLBACK"
-    })?;
+    connection.execute_batch(if created.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     created
 }
 

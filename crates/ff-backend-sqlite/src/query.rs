@@ -46,11 +46,7 @@ pub(crate) async fn run(
             rows.log = Some(reads.log().await?);
             rows.events = reads.events(after, limit).await?;
         }
-        Query::History {
-            execution,
-            after_version,
-            limit,
-        } => {
+        Query::History { execution, after_version, limit } => {
             rows.events = reads.history(execution, after_version, limit).await?;
         }
         Query::Counts { namespace } => rows.counts = reads.counts(namespace.as_ref()).await?,
@@ -77,8 +73,7 @@ impl Reads<'_> {
         let attempts = self.fetch(sqlx::query(&sql).bind(key.id)).await?;
         let mut words = Words::default();
         for cells in &attempts {
-            rows.attempts
-                .push(Reader::new(cells, &mut words).attempt(key)?);
+            rows.attempts.push(Reader::new(cells, &mut words).attempt(key)?);
         }
         let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1");
         for cells in &self.fetch(sqlx::query(&sql).bind(&*row.lane)).await? {
@@ -130,8 +125,7 @@ impl Reads<'_> {
         }
         if let Some((key, value)) = &list.tag {
             // A quoted path, because tag keys contain dots.
-            sql.push(" AND json_extract(tags, ")
-                .push_bind(format!("$.\"{key}\""));
+            sql.push(" AND json_extract(tags, ").push_bind(format!("$.\"{key}\""));
             sql.push(") = ").push_bind(value.clone());
         }
         if let Some(from) = list.created_from {
@@ -148,10 +142,7 @@ impl Reads<'_> {
             sql.push(" AND (created_at_ms, execution_id)").push(compare);
             sql.push_bind(at.0).push(", ").push_bind(id).push(")");
         }
-        sql.push(" ORDER BY created_at_ms")
-            .push(order)
-            .push(", execution_id")
-            .push(order);
+        sql.push(" ORDER BY created_at_ms").push(order).push(", execution_id").push(order);
         sql.push(" LIMIT ").push_bind(whole(list.limit));
         executions(&self.fetch(sql.build()).await?)
     }
@@ -165,11 +156,7 @@ impl Reads<'_> {
             "SELECT {EXECUTION} FROM ff_exec_core WHERE flow_id = ?1 \
              AND lifecycle_phase NOT IN {FINISHED} ORDER BY execution_id LIMIT ?2"
         );
-        executions(
-            &self
-                .fetch(sqlx::query(&sql).bind(flow.id).bind(whole(limit)))
-                .await?,
-        )
+        executions(&self.fetch(sqlx::query(&sql).bind(flow.id).bind(whole(limit))).await?)
     }
 
     async fn bytes(
@@ -183,17 +170,12 @@ impl Reads<'_> {
                AND c.{part}_apart = 1 \
              WHERE c.partition_key = 0 AND c.execution_id = ?1"
         );
-        let found = self
-            .fetch(sqlx::query(&sql).bind(key.id).bind(part))
-            .await?;
+        let found = self.fetch(sqlx::query(&sql).bind(key.id).bind(part)).await?;
         let Some(cells) = found.first() else {
             return Ok(None);
         };
         let own = cells.int(1)? == Some(i64::from(key.partition));
-        Ok(cells
-            .blob(0)?
-            .filter(|_| own)
-            .map(|bytes| (key, bytes.into())))
+        Ok(cells.blob(0)?.filter(|_| own).map(|bytes| (key, bytes.into())))
     }
 
     async fn events(&self, after: u64, limit: usize) -> Result<Vec<EventRow>, StoreError> {
@@ -204,11 +186,7 @@ impl Reads<'_> {
              ORDER BY seq LIMIT ?2"
         );
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        events(
-            &self
-                .fetch(sqlx::query(&sql).bind(after).bind(whole(limit)))
-                .await?,
-        )
+        events(&self.fetch(sqlx::query(&sql).bind(after).bind(whole(limit))).await?)
     }
 
     async fn history(
@@ -227,10 +205,7 @@ impl Reads<'_> {
              ORDER BY version LIMIT ?3"
         );
         let after = i64::try_from(after_version).unwrap_or(i64::MAX - 1);
-        let query = sqlx::query(&sql)
-            .bind(execution.id)
-            .bind(after)
-            .bind(whole(limit));
+        let query = sqlx::query(&sql).bind(execution.id).bind(after).bind(whole(limit));
         events(&self.fetch(query).await?)
     }
 
@@ -255,38 +230,22 @@ impl Reads<'_> {
         let sql = format!("SELECT {LANE} FROM ff_lane ORDER BY lane_id");
         let mut words = Words::default();
         let found = self.fetch(sqlx::query(&sql)).await?;
-        found
-            .iter()
-            .map(|cells| Reader::new(cells, &mut words).lane())
-            .collect()
+        found.iter().map(|cells| Reader::new(cells, &mut words).lane()).collect()
     }
 
     async fn log(&self) -> Result<LogBounds, StoreError> {
         let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
                    (SELECT value FROM ff_meta WHERE name = 'log_floor'), \
                    (SELECT max(seq) FROM ff_event)";
-        let found = sqlx::query(sql)
-            .fetch_one(self.pool)
-            .await
-            .map_err(|e| read_error(&e))?;
-        let read = |at: usize| {
-            found
-                .try_get::<Option<i64>, _>(at)
-                .map_err(|e| read_error(&e))
-        };
+        let found = sqlx::query(sql).fetch_one(self.pool).await.map_err(|e| read_error(&e))?;
+        let read = |at: usize| found.try_get::<Option<i64>, _>(at).map_err(|e| read_error(&e));
         let history: Vec<u8> = found.try_get(0).map_err(|e| read_error(&e))?;
         let floor = read(1)?.unwrap_or(1);
         let head = read(2)?.unwrap_or(0).max(floor - 1);
-        let shard = (
-            u64::try_from(floor).unwrap_or(1),
-            u64::try_from(head).unwrap_or(0),
-        );
+        let shard = (u64::try_from(floor).unwrap_or(1), u64::try_from(head).unwrap_or(0));
         let history_id = Uuid::from_slice(&history)
             .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
-        Ok(LogBounds {
-            history_id,
-            shards: vec![shard],
-        })
+        Ok(LogBounds { history_id, shards: vec![shard] })
     }
 
     async fn next_due(
@@ -298,19 +257,13 @@ impl Reads<'_> {
                    e.seq, e.at_ms FROM (SELECT 1) LEFT JOIN (SELECT seq, at_ms FROM ff_event \
                    WHERE seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor') \
                    ORDER BY seq LIMIT 1) AS e";
-        let found = sqlx::query(sql)
-            .fetch_one(self.pool)
-            .await
-            .map_err(|e| read_error(&e))?;
+        let found = sqlx::query(sql).fetch_one(self.pool).await.map_err(|e| read_error(&e))?;
         let timer = found.int(0)?.map(TimestampMs);
         let retired = match (scan, found.int(1)?, found.int(2)?) {
             (Some(scan), Some(seq), Some(at)) => {
                 let old = scan.max_age_ms.map(|age| TimestampMs(at).after_ms(age));
                 let many = match scan.max_finished {
-                    Some(keep) => self
-                        .finish_horizon(keep)
-                        .await?
-                        .is_some_and(|last| seq <= last),
+                    Some(keep) => self.finish_horizon(keep).await?.is_some_and(|last| seq <= last),
                     None => false,
                 };
                 if many { Some(now) } else { old }
@@ -335,20 +288,14 @@ impl Reads<'_> {
         &self,
         query: sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>,
     ) -> Result<Vec<SqliteRow>, StoreError> {
-        query
-            .fetch_all(self.pool)
-            .await
-            .map_err(|error| read_error(&error))
+        query.fetch_all(self.pool).await.map_err(|error| read_error(&error))
     }
 }
 
 /// Every word that is read as this state.
 fn words_of(state: PublicState) -> Vec<&'static str> {
     let known = ["pending", "active", "success", state.word()];
-    known
-        .into_iter()
-        .filter(|word| PublicState::read(word) == Some(state))
-        .collect()
+    known.into_iter().filter(|word| PublicState::read(word) == Some(state)).collect()
 }
 
 fn whole(number: usize) -> i64 {
@@ -357,16 +304,10 @@ fn whole(number: usize) -> i64 {
 
 fn executions(found: &[SqliteRow]) -> Result<Vec<ExecutionRow>, StoreError> {
     let mut words = Words::default();
-    found
-        .iter()
-        .map(|cells| Reader::new(cells, &mut words).execution())
-        .collect()
+    found.iter().map(|cells| Reader::new(cells, &mut words).execution()).collect()
 }
 
 fn events(found: &[SqliteRow]) -> Result<Vec<EventRow>, StoreError> {
     let mut words = Words::default();
-    found
-        .iter()
-        .map(|cells| Reader::new(cells, &mut words).event())
-        .collect()
+    found.iter().map(|cells| Reader::new(cells, &mut words).event()).collect()
 }

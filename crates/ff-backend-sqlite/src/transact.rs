@@ -74,9 +74,7 @@ impl Connection {
 
     /// Folds the log into the file, so that the next start has nothing to recover.
     pub fn close(self) {
-        let folded = self
-            .sqlite
-            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        let folded = self.sqlite.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         if let Err(error) = folded {
             tracing::warn!(%error, "the write-ahead log stays; the next start will read it");
         }
@@ -102,9 +100,7 @@ impl Connection {
             last_events: &mut self.last_events,
             log: &mut self.log,
         };
-        writing
-            .write(&change)
-            .map_err(|error| store_error(&error))?;
+        writing.write(&change).map_err(|error| store_error(&error))?;
         Ok(change)
     }
 
@@ -120,16 +116,8 @@ impl Connection {
         self.execute("BEGIN IMMEDIATE")?;
         // A panic must not leave the transaction open for whoever comes next.
         let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
-        let panicked = |_| {
-            Err(StoreError::Failed(
-                "the work panicked; nothing was kept".into(),
-            ))
-        };
+        let panicked = |_| Err(StoreError::Failed("the work panicked; nothing was kept".into()));
         let done = worked.unwrap_or_else(panicked).and_then(|done| {
-            if self.sqlite.is_autocommit() {
-                let ended = "the closure ended the writer's transaction".to_owned();
-                return Err(StoreError::Failed(ended));
-            }
             self.commit()?;
             Ok(done)
         });
@@ -145,10 +133,7 @@ impl Connection {
     }
 
     fn commit(&mut self) -> Result<(), StoreError> {
-        let committed = self
-            .sqlite
-            .prepare_cached("COMMIT")
-            .and_then(|mut sql| sql.execute([]));
+        let committed = self.sqlite.prepare_cached("COMMIT").and_then(|mut sql| sql.execute([]));
         let Err(error) = committed else { return Ok(()) };
         let extended = error.sqlite_error().map(|error| error.extended_code);
         if extended == Some(IOERR_FSYNC) {
@@ -177,10 +162,7 @@ impl Connection {
     }
 
     fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        let run = self
-            .sqlite
-            .prepare_cached(sql)
-            .and_then(|mut sql| sql.execute([]));
+        let run = self.sqlite.prepare_cached(sql).and_then(|mut sql| sql.execute([]));
         run.map(|_| ()).map_err(|error| store_error(&error))
     }
 }
@@ -195,15 +177,16 @@ where
     F: FnOnce(&Sqlite) -> Result<(T, Vec<Submission>), rusqlite::Error>,
 {
     let refuse = |error: StoreError| error.into_engine_error("sqlite");
-    let mut guard = store
-        .connection
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut guard = store.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let connection = guard.as_mut().ok_or_else(|| refuse(StoreError::Closed))?;
     let (reply, mut answer) = oneshot::channel();
     let now = store.now();
     let done = connection.in_transaction(|connection| {
         let (value, items) = work(&connection.sqlite).map_err(|error| store_error(&error))?;
+        if connection.sqlite.is_autocommit() {
+            let ended = "the closure ended the writer's transaction".to_owned();
+            return Err(StoreError::Failed(ended));
+        }
         let limits = &engine.config().limits;
         let prepare = |item| {
             prepare_submission(item, limits, None, 0)
@@ -218,9 +201,7 @@ where
     drop(guard);
     store.bells.ring(&change);
     batch.answer();
-    let outcomes = answer
-        .try_recv()
-        .map_err(|_| refuse(StoreError::Closed))??;
+    let outcomes = answer.try_recv().map_err(|_| refuse(StoreError::Closed))??;
     Ok((value, outcomes))
 }
 
@@ -254,18 +235,11 @@ fn configure(
 
 fn read_log(sqlite: &Sqlite) -> Result<Log, rusqlite::Error> {
     let floor = sqlite
-        .query_row(
-            "SELECT value FROM ff_meta WHERE name = 'log_floor'",
-            [],
-            |row| row.get(0),
-        )
+        .query_row("SELECT value FROM ff_meta WHERE name = 'log_floor'", [], |row| row.get(0))
         .optional()?
         .unwrap_or(1);
     let last: Option<i64> = sqlite.query_row("SELECT max(seq) FROM ff_event", [], |r| r.get(0))?;
-    Ok(Log {
-        head: last.unwrap_or(0).max(floor - 1),
-        floor,
-    })
+    Ok(Log { head: last.unwrap_or(0).max(floor - 1), floor })
 }
 
 fn open_error(location: &Location, error: &rusqlite::Error) -> SqliteError {

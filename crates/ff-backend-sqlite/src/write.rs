@@ -163,11 +163,7 @@ impl Writing<'_> {
             ],
         )?;
         // A row that was accepted and moved on in one batch has more to say than a new one.
-        if row.version > 1 {
-            self.update_execution(row)
-        } else {
-            Ok(())
-        }
+        if row.version > 1 { self.update_execution(row) } else { Ok(()) }
     }
 
     fn update_execution(&mut self, row: &ExecutionRow) -> Result<()> {
@@ -453,14 +449,8 @@ impl Writing<'_> {
             id,
         )?;
         self.run("DELETE FROM ff_blob WHERE execution_id = ?1", id)?;
-        self.run(
-            "DELETE FROM ff_attempt WHERE partition_key = 0 AND execution_id = ?1",
-            id,
-        )?;
-        self.run(
-            "DELETE FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1",
-            id,
-        )
+        self.run("DELETE FROM ff_attempt WHERE partition_key = 0 AND execution_id = ?1", id)?;
+        self.run("DELETE FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1", id)
     }
 
     fn raise_floor(&mut self, floor: i64) -> Result<()> {
@@ -469,10 +459,7 @@ impl Writing<'_> {
             "DELETE FROM ff_event WHERE seq >= ?1 AND seq < ?2 AND execution_id IS NULL",
             params![self.log.floor, floor],
         )?;
-        self.run(
-            "UPDATE ff_meta SET value = ?1 WHERE name = 'log_floor'",
-            params![floor],
-        )?;
+        self.run("UPDATE ff_meta SET value = ?1 WHERE name = 'log_floor'", params![floor])?;
         self.log.floor = floor;
         Ok(())
     }
@@ -482,10 +469,7 @@ impl Writing<'_> {
     }
 
     fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
-        self.connection
-            .prepare_cached(sql)?
-            .execute(params)
-            .map(|_| ())
+        self.connection.prepare_cached(sql)?.execute(params).map(|_| ())
     }
 }
 

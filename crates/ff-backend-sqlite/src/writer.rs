@@ -33,10 +33,7 @@ impl Writer {
                 let _ = stopped.await;
             };
             runtime.block_on(pump(store.clone(), queue, max_batch, stopped));
-            let mut connection = store
-                .connection
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut connection = store.connection.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(connection) = connection.take() {
                 connection.close();
             }

@@ -1,1 +1,103 @@
-//! Placeholder.
+//! Measures the engine against the floors of the machine it runs on.
+//!
+//! A rate alone says more about the disk than about the engine, so every line is also a ratio to
+//! what a hand-written loop reaches on the same disk, with the same settings, in the same run.
+
+#![forbid(unsafe_code)]
+
+mod floor;
+mod measure;
+mod report;
+mod sqlite;
+mod workload;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "ff-bench sqlite [--quick] [--check] [--json PATH]";
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    quick: bool,
+    check: bool,
+    json: Option<PathBuf>,
+}
+
+/// Runs the benchmark. False means that bars were missed and the caller asked to be told.
+pub fn run(arguments: impl Iterator<Item = String>) -> Result<bool> {
+    let options = parse(arguments)?;
+    let target = target_folder()?;
+    let json = options.json.unwrap_or_else(|| target.join("bench/sqlite.json"));
+    let report = sqlite::measure(&target, options.quick)?;
+    print!("{}", report.table());
+    write_json(&json, &report.json())?;
+    eprintln!("written to {}", json.display());
+    let missed = report.missed();
+    if options.check && !missed.is_empty() {
+        eprintln!("missed bars:");
+        for line in &missed {
+            eprintln!("  {line}");
+        }
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
+    let mut options = Options { quick: false, check: false, json: None };
+    match arguments.next().as_deref() {
+        Some("sqlite") => {}
+        Some(other) => bail!("no benchmark is called {other:?}\nusage: {USAGE}"),
+        None => bail!("usage: {USAGE}"),
+    }
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => options.quick = true,
+            "--check" => options.check = true,
+            "--json" => {
+                let path = arguments.next().context("--json needs a path")?;
+                options.json = Some(PathBuf::from(path));
+            }
+            other => bail!("unknown argument {other:?}\nusage: {USAGE}"),
+        }
+    }
+    Ok(options)
+}
+
+/// The folder that the build writes to. It is on the disk that the user works on, which `/tmp`
+/// often is not.
+fn target_folder() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("where is this program?")?;
+    let target = program.ancestors().nth(2).context("this program is not in a target folder")?;
+    Ok(target.to_owned())
+}
+
+fn write_json(path: &Path, value: &serde_json::Value) -> Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)?;
+    }
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(words: &str) -> Result<Options> {
+        parse(words.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn arguments() {
+        let all = parsed("sqlite --quick --check --json a/b.json").unwrap();
+        assert_eq!(all, Options { quick: true, check: true, json: Some("a/b.json".into()) });
+        let none = parsed("sqlite").unwrap();
+        assert_eq!(none, Options { quick: false, check: false, json: None });
+        for bad in ["", "oracle", "sqlite --fast", "sqlite --json"] {
+            assert!(parsed(bad).is_err(), "{bad:?}");
+        }
+    }
+}

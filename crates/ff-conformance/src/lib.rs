@@ -1,1 +1,8 @@
-//! Placeholder.
+//! What every backend must do: exercises for one at a time, a model to compare any with, and a
+//! simulation of the core.
+
+#![forbid(unsafe_code)]
+
+pub mod exercise;
+pub mod model;
+pub mod simulation;

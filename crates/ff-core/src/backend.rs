@@ -41,14 +41,7 @@ impl Handle {
         kind: HandleKind,
     ) -> Self {
         let lease_epoch = LeaseEpoch(lease_epoch);
-        Self {
-            execution,
-            attempt_index,
-            lease_epoch,
-            lease_ttl_ms,
-            worker_instance_id,
-            kind,
-        }
+        Self { execution, attempt_index, lease_epoch, lease_ttl_ms, worker_instance_id, kind }
     }
 
     pub fn execution_id(&self) -> ExecutionId {
@@ -118,14 +111,7 @@ impl Handle {
         let lease_ttl_ms = parts.next()?.parse().ok()?;
         let worker = WorkerInstanceId::try_new(parts.next()?).ok()?;
         let execution = ExecutionKey { partition, id };
-        Some(Self::new(
-            execution,
-            attempt_index,
-            lease_epoch,
-            lease_ttl_ms,
-            worker,
-            kind,
-        ))
+        Some(Self::new(execution, attempt_index, lease_epoch, lease_ttl_ms, worker, kind))
     }
 }
 
@@ -143,9 +129,7 @@ pub struct CapabilitySet {
 
 impl CapabilitySet {
     pub fn new<S: Into<String>>(tokens: impl IntoIterator<Item = S>) -> Self {
-        Self {
-            tokens: tokens.into_iter().map(Into::into).collect(),
-        }
+        Self { tokens: tokens.into_iter().map(Into::into).collect() }
     }
 }
 
@@ -165,12 +149,7 @@ impl ClaimPolicy {
         lease_ttl_ms: u32,
         max_wait: Option<Duration>,
     ) -> Self {
-        Self {
-            worker_id,
-            worker_instance_id,
-            lease_ttl_ms,
-            max_wait,
-        }
+        Self { worker_id, worker_instance_id, lease_ttl_ms, max_wait }
     }
 }
 
@@ -210,20 +189,11 @@ mod tests {
 
     #[test]
     fn handles_survive_their_text_form() {
-        let key = ExecutionKey {
-            partition: 7,
-            id: uuid::Uuid::from_u128(42),
-        };
+        let key = ExecutionKey { partition: 7, id: uuid::Uuid::from_u128(42) };
         let worker = WorkerInstanceId::new("host.1.2");
         let handle = Handle::new(key, 3, 9, 30_000, worker, HandleKind::Reclaimed);
         assert_eq!(Handle::decode(&handle.encode()).unwrap(), handle);
-        for bad in [
-            "",
-            "ffh1.",
-            "ffh2.f.0.0.0.0.0.w",
-            "ffh1.f.0.zz.0.0.0.w",
-            "ffh1.f.0.1.0.0.0.",
-        ] {
+        for bad in ["", "ffh1.", "ffh2.f.0.0.0.0.0.w", "ffh1.f.0.zz.0.0.0.w", "ffh1.f.0.1.0.0.0."] {
             assert!(Handle::decode(bad).is_err(), "{bad:?}");
         }
     }

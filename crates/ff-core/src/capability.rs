@@ -16,48 +16,29 @@ pub fn class<'a>(tokens: impl IntoIterator<Item = &'a String>) -> Result<String,
 
 /// Whether every token of the class is offered.
 pub fn satisfied(class: &str, offered: &[String]) -> bool {
-    class.is_empty()
-        || class
-            .split(',')
-            .all(|token| offered.iter().any(|have| have == token))
+    class.is_empty() || class.split(',').all(|token| offered.iter().any(|have| have == token))
 }
 
 /// The tokens of the class that are not offered.
 pub fn missing(class: &str, offered: &[String]) -> Vec<String> {
     let wanted = class.split(',').filter(|token| !token.is_empty());
-    wanted
-        .filter(|token| !offered.iter().any(|have| have == token))
-        .map(str::to_owned)
-        .collect()
+    wanted.filter(|token| !offered.iter().any(|have| have == token)).map(str::to_owned).collect()
 }
 
 pub fn check(tokens: &[&str]) -> Result<(), EngineError> {
-    let refuse = |detail: String| {
-        Err(EngineError::validation(
-            ValidationKind::InvalidCapabilities,
-            detail,
-        ))
-    };
+    let refuse =
+        |detail: String| Err(EngineError::validation(ValidationKind::InvalidCapabilities, detail));
     if tokens.len() > limits::CAPABILITIES {
-        return refuse(format!(
-            "{} tokens, the limit is {}",
-            tokens.len(),
-            limits::CAPABILITIES
-        ));
+        return refuse(format!("{} tokens, the limit is {}", tokens.len(), limits::CAPABILITIES));
     }
     let bytes: usize = tokens.iter().map(|token| token.len() + 1).sum();
     if bytes > limits::CAPABILITIES_BYTES {
-        return refuse(format!(
-            "{bytes} bytes, the limit is {}",
-            limits::CAPABILITIES_BYTES
-        ));
+        return refuse(format!("{bytes} bytes, the limit is {}", limits::CAPABILITIES_BYTES));
     }
     for token in tokens {
         let bad = |c: char| c == ',' || c.is_whitespace() || c.is_control();
         if token.is_empty() || token.contains(bad) {
-            return refuse(format!(
-                "token {token:?} is empty or has a comma, space or control"
-            ));
+            return refuse(format!("token {token:?} is empty or has a comma, space or control"));
         }
     }
     Ok(())

@@ -100,14 +100,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     /// Keeps leases; each handle is told whether it still holds.
     async fn renew_many(&self, handles: &[Handle]) -> Result<Vec<RenewOutcome>, EngineError> {
         check_count("handles", handles.len(), limits::RENEW_BATCH)?;
-        self.engine()
-            .run(
-                self.scope(),
-                Renew {
-                    handles: handles.to_vec(),
-                },
-            )
-            .await
+        self.engine().run(self.scope(), Renew { handles: handles.to_vec() }).await
     }
 
     async fn progress(
@@ -123,25 +116,13 @@ pub trait EngineBackend: Send + Sync + 'static {
         check_text("progress message", text, 0, limits::PROGRESS_MESSAGE_BYTES)?;
         let message = message.map(Into::into);
         let handle = handle.clone();
-        self.engine()
-            .run(
-                self.scope(),
-                Progress {
-                    handle,
-                    percent,
-                    message,
-                },
-            )
-            .await
+        self.engine().run(self.scope(), Progress { handle, percent, message }).await
     }
 
     async fn complete(&self, handle: &Handle, payload: Option<Vec<u8>>) -> Result<(), EngineError> {
         let len = payload.as_ref().map_or(0, Vec::len);
         check_bytes("result", len, &self.engine().config().limits)?;
-        let operation = Complete {
-            handle: handle.clone(),
-            result: payload.map(Into::into),
-        };
+        let operation = Complete { handle: handle.clone(), result: payload.map(Into::into) };
         self.engine().run(self.scope(), operation).await
     }
 
@@ -161,25 +142,14 @@ pub trait EngineBackend: Send + Sync + 'static {
     /// The holder gives up: the execution ends as cancelled.
     async fn cancel(&self, handle: &Handle, reason: &str) -> Result<(), EngineError> {
         check_text("reason", reason, 0, limits::REASON_BYTES)?;
-        let operation = CancelHeld {
-            handle: handle.clone(),
-            reason: reason.into(),
-        };
+        let operation = CancelHeld { handle: handle.clone(), reason: reason.into() };
         self.engine().run(self.scope(), operation).await
     }
 
     /// The holder puts the execution down; the attempt goes on after the delay.
     async fn delay(&self, handle: &Handle, delay: Duration) -> Result<TimestampMs, EngineError> {
         check_duration("delay", Some(delay))?;
-        self.engine()
-            .run(
-                self.scope(),
-                Delay {
-                    handle: handle.clone(),
-                    delay,
-                },
-            )
-            .await
+        self.engine().run(self.scope(), Delay { handle: handle.clone(), delay }).await
     }
 
     // Operating.
@@ -190,9 +160,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<CancelExecutionResult, EngineError> {
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("source", args.source.as_str(), 1, limits::NAME_BYTES)?;
-        self.engine()
-            .run(self.scope(), CancelExecution { args })
-            .await
+        self.engine().run(self.scope(), CancelExecution { args }).await
     }
 
     async fn revoke_lease(&self, args: RevokeLeaseArgs) -> Result<RevokeLeaseResult, EngineError> {
@@ -204,18 +172,14 @@ pub trait EngineBackend: Send + Sync + 'static {
         &self,
         args: ChangePriorityArgs,
     ) -> Result<ChangePriorityResult, EngineError> {
-        self.engine()
-            .run(self.scope(), ChangePriority { args })
-            .await
+        self.engine().run(self.scope(), ChangePriority { args }).await
     }
 
     async fn replay_execution(
         &self,
         args: ReplayExecutionArgs,
     ) -> Result<ReplayExecutionResult, EngineError> {
-        self.engine()
-            .run(self.scope(), ReplayExecution { args })
-            .await
+        self.engine().run(self.scope(), ReplayExecution { args }).await
     }
 
     /// Moves the moment at which a waiting execution may be handed out.
@@ -236,9 +200,7 @@ pub trait EngineBackend: Send + Sync + 'static {
 
     /// Nothing of the lane is handed out until it is resumed.
     async fn pause_lane(&self, args: PauseLaneArgs) -> Result<(), EngineError> {
-        args.lane_id
-            .check()
-            .map_err(|error| EngineError::invalid(error.to_string()))?;
+        args.lane_id.check()?;
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("by", &args.by, 0, limits::NAME_BYTES)?;
         let operation = PauseLane {
@@ -251,10 +213,7 @@ pub trait EngineBackend: Send + Sync + 'static {
 
     async fn resume_lane(&self, lane: &LaneId, by: &str) -> Result<(), EngineError> {
         check_text("by", by, 0, limits::NAME_BYTES)?;
-        let operation = ResumeLane {
-            lane: lane.as_str().into(),
-            by: by.into(),
-        };
+        let operation = ResumeLane { lane: lane.as_str().into(), by: by.into() };
         self.engine().run(self.scope(), operation).await
     }
 
@@ -265,10 +224,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         wait: CancelFlowWait,
     ) -> Result<CancelFlowResult, EngineError> {
         let flow = flow_key(self.engine(), id);
-        let cancelled = self
-            .engine()
-            .run(self.scope(), CancelFlow { flow, policy })
-            .await?;
+        let cancelled = self.engine().run(self.scope(), CancelFlow { flow, policy }).await?;
         wait_for_members(self.engine(), flow, wait).await?;
         Ok(cancelled)
     }
@@ -280,9 +236,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("policy", &args.cancellation_policy, 0, limits::NAME_BYTES)?;
         let flow = flow_key(self.engine(), &args.flow_id);
-        self.engine()
-            .run(self.scope(), CancelFlowHeaderOp { flow, args })
-            .await
+        self.engine().run(self.scope(), CancelFlowHeaderOp { flow, args }).await
     }
 
     async fn ack_cancel_member(
@@ -292,9 +246,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<(), EngineError> {
         let flow = flow_key(self.engine(), flow_id);
         let execution_id = execution_id.as_str().to_owned();
-        self.engine()
-            .run(self.scope(), AckCancelMember { flow, execution_id })
-            .await
+        self.engine().run(self.scope(), AckCancelMember { flow, execution_id }).await
     }
 
     // Reading.
@@ -312,9 +264,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     async fn explain(&self, id: &ExecutionId) -> Result<Explanation, EngineError> {
         let rows = self.engine().query(Query::Execution(id.key())).await?;
         let row = visible(self.scope(), &rows);
-        let row = row.ok_or(EngineError::NotFound {
-            entity: "execution",
-        })?;
+        let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
         let (lane, flow) = (rows.lanes.first(), rows.flows.first());
         Ok(views::explain(row, &rows.attempts, lane, flow, rows.now))
     }
@@ -327,11 +277,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         let limit = list.limit;
         // One more than asked for tells whether there is more.
         list.limit += 1;
-        let mut rows = self
-            .engine()
-            .query(Query::Executions(list))
-            .await?
-            .executions;
+        let mut rows = self.engine().query(Query::Executions(list)).await?.executions;
         let more = rows.len() > limit;
         rows.truncate(limit);
         Ok(views::page(&rows, more))
@@ -343,21 +289,14 @@ pub trait EngineBackend: Send + Sync + 'static {
             return Ok(None);
         }
         let rows = self.engine().query(Query::Payloads(vec![id.key()])).await?;
-        Ok(Some(
-            rows.blobs
-                .into_iter()
-                .next()
-                .map_or_else(|| Arc::from([]), |(_, bytes)| bytes),
-        ))
+        Ok(Some(rows.blobs.into_iter().next().map_or_else(|| Arc::from([]), |(_, bytes)| bytes)))
     }
 
     /// The bytes that the execution ended with, if it completed with any.
     async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {
         let rows = self.engine().query(Query::Result(id.key())).await?;
         if visible(self.scope(), &rows).is_none() {
-            return Err(EngineError::NotFound {
-                entity: "execution",
-            });
+            return Err(EngineError::NotFound { entity: "execution" });
         }
         Ok(rows.blobs.into_iter().next().map(|(_, bytes)| bytes))
     }
@@ -373,20 +312,11 @@ pub trait EngineBackend: Send + Sync + 'static {
         let execution = id.key();
         let rows = self.engine().query(Query::Execution(execution)).await?;
         if visible(self.scope(), &rows).is_none() {
-            return Err(EngineError::NotFound {
-                entity: "execution",
-            });
+            return Err(EngineError::NotFound { entity: "execution" });
         }
-        let query = Query::History {
-            execution,
-            after_version,
-            limit,
-        };
+        let query = Query::History { execution, after_version, limit };
         let events = self.engine().query(query).await?.events;
-        Ok(events
-            .into_iter()
-            .map(|row| views::event(row, String::new()))
-            .collect())
+        Ok(events.iter().map(|row| views::event(row, String::new())).collect())
     }
 
     /// How many executions of each lane are in each state.
@@ -409,11 +339,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<Subscription, EngineError> {
         let mut filter = filter;
         if let Some(scope) = self.scope() {
-            if filter
-                .namespace
-                .as_ref()
-                .is_some_and(|wanted| wanted != scope)
-            {
+            if filter.namespace.as_ref().is_some_and(|wanted| wanted != scope) {
                 return Err(EngineError::invalid("the filter names a foreign namespace"));
             }
             filter.namespace = Some(scope.clone());
@@ -448,16 +374,11 @@ fn check_count(what: &str, count: usize, max: usize) -> Result<(), EngineError> 
     if (1..=max).contains(&count) {
         return Ok(());
     }
-    Err(EngineError::invalid(format!(
-        "{count} {what}; allowed are 1 to {max}"
-    )))
+    Err(EngineError::invalid(format!("{count} {what}; allowed are 1 to {max}")))
 }
 
 fn flow_key(engine: &Engine, id: &FlowId) -> FlowKey {
-    FlowKey {
-        partition: engine.store().flow_partition(id),
-        id: id.0,
-    }
+    FlowKey { partition: engine.store().flow_partition(id), id: id.0 }
 }
 
 async fn claim_grants(
@@ -468,17 +389,8 @@ async fn claim_grants(
     check_count("lanes", args.lanes.len(), limits::CLAIM_LANES)?;
     check_count("executions", args.max, limits::CLAIM_BATCH)?;
     let ttl = usize::try_from(args.lease_ttl_ms).unwrap_or(usize::MAX);
-    check_count(
-        "milliseconds of lease",
-        ttl,
-        limits::LEASE_TTL_MAX_MS as usize,
-    )?;
-    let tokens: Vec<&str> = args
-        .capabilities
-        .tokens
-        .iter()
-        .map(String::as_str)
-        .collect();
+    check_count("milliseconds of lease", ttl, limits::LEASE_TTL_MAX_MS as usize)?;
+    let tokens: Vec<&str> = args.capabilities.tokens.iter().map(String::as_str).collect();
     capability::check(&tokens)?;
     let workers = [args.worker_id.check(), args.worker_instance_id.check()];
     for check in args.lanes.iter().map(LaneId::check).chain(workers) {
@@ -554,15 +466,9 @@ async fn wait_for_members(
         let mut bell = engine.store().listen().events();
         loop {
             bell.borrow_and_update();
-            let query = Query::UnfinishedMembers {
-                flow,
-                limit: limits::PAGE,
-            };
+            let query = Query::UnfinishedMembers { flow, limit: limits::PAGE };
             let members = engine.query(query).await?.executions;
-            if !members
-                .iter()
-                .any(|row| row.phase == LifecyclePhase::Active)
-            {
+            if !members.iter().any(|row| row.phase == LifecyclePhase::Active) {
                 return Ok(());
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), bell.changed()).await;
@@ -570,10 +476,7 @@ async fn wait_for_members(
     };
     match tokio::time::timeout(patience, quiet).await {
         Ok(outcome) => outcome,
-        Err(_) => Err(EngineError::Timeout {
-            op: "cancel_flow",
-            elapsed: patience,
-        }),
+        Err(_) => Err(EngineError::Timeout { op: "cancel_flow", elapsed: patience }),
     }
 }
 
@@ -607,11 +510,7 @@ fn list_query(
         created_from: args.created_from,
         created_before: args.created_before,
         order: args.order,
-        after: args
-            .cursor
-            .as_deref()
-            .map(views::parse_list_cursor)
-            .transpose()?,
+        after: args.cursor.as_deref().map(views::parse_list_cursor).transpose()?,
         limit,
     })
 }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::types::NameError;
+
 /// What a caller should make of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
@@ -88,10 +90,7 @@ pub enum EngineError {
     #[error("no such {entity}")]
     NotFound { entity: &'static str },
     #[error("{}: {detail}", kind.code())]
-    Validation {
-        kind: ValidationKind,
-        detail: String,
-    },
+    Validation { kind: ValidationKind, detail: String },
     #[error("{}", .0.code())]
     Contention(ContentionKind),
     #[error("{}", .0.code())]
@@ -100,42 +99,26 @@ pub enum EngineError {
     State(StateKind),
     /// The store could not be used; nothing was changed unless it says that the outcome is unknown.
     #[error("{backend}: {source}")]
-    Transport {
-        backend: &'static str,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Transport { backend: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     /// The store went away while committing: the change may or may not have been kept. Ask again
     /// with the same ids; every write answers a repeat with the first outcome.
     #[error("{backend}: the outcome of the commit is unknown: {detail}")]
-    OutcomeUnknown {
-        backend: &'static str,
-        detail: String,
-    },
+    OutcomeUnknown { backend: &'static str, detail: String },
     #[error("{op} is not available here")]
     Unavailable { op: &'static str },
     #[error("{pool} is full ({max} waiting)")]
-    ResourceExhausted {
-        pool: &'static str,
-        max: usize,
-        retry_after_ms: Option<u64>,
-    },
+    ResourceExhausted { pool: &'static str, max: usize, retry_after_ms: Option<u64> },
     #[error("{op} took longer than {elapsed:?}")]
     Timeout { op: &'static str, elapsed: Duration },
 }
 
 impl EngineError {
     pub fn invalid(detail: impl Into<String>) -> Self {
-        Self::Validation {
-            kind: ValidationKind::InvalidInput,
-            detail: detail.into(),
-        }
+        Self::Validation { kind: ValidationKind::InvalidInput, detail: detail.into() }
     }
 
     pub fn validation(kind: ValidationKind, detail: impl Into<String>) -> Self {
-        Self::Validation {
-            kind,
-            detail: detail.into(),
-        }
+        Self::Validation { kind, detail: detail.into() }
     }
 
     /// The stable word for this error.
@@ -182,27 +165,17 @@ impl EngineError {
             ("busy", "ResourceExhausted", ErrorClass::Retryable),
             ("timeout", "Timeout", ErrorClass::Retryable),
         ];
-        table.extend(
-            ValidationKind::ALL
-                .iter()
-                .map(|k| (k.code(), "Validation", k.class())),
-        );
-        table.extend(
-            ContentionKind::ALL
-                .iter()
-                .map(|k| (k.code(), "Contention", k.class())),
-        );
-        table.extend(
-            ConflictKind::ALL
-                .iter()
-                .map(|k| (k.code(), "Conflict", k.class())),
-        );
-        table.extend(
-            StateKind::ALL
-                .iter()
-                .map(|k| (k.code(), "State", k.class())),
-        );
+        table.extend(ValidationKind::ALL.iter().map(|k| (k.code(), "Validation", k.class())));
+        table.extend(ContentionKind::ALL.iter().map(|k| (k.code(), "Contention", k.class())));
+        table.extend(ConflictKind::ALL.iter().map(|k| (k.code(), "Conflict", k.class())));
+        table.extend(StateKind::ALL.iter().map(|k| (k.code(), "State", k.class())));
         table
+    }
+}
+
+impl From<NameError> for EngineError {
+    fn from(error: NameError) -> Self {
+        Self::invalid(error.to_string())
     }
 }
 
@@ -237,10 +210,7 @@ impl StoreError {
             Self::Conflict(_) | Self::Retry(_) => {
                 EngineError::Contention(ContentionKind::RetryExhausted)
             }
-            other => EngineError::Transport {
-                backend,
-                source: Box::new(other),
-            },
+            other => EngineError::Transport { backend, source: Box::new(other) },
         }
     }
 }

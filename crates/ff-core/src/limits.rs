@@ -38,10 +38,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            payload_bytes: 1024 * 1024,
-            queue: 8192,
-            batch: 512,
-        }
+        Self { payload_bytes: 1024 * 1024, queue: 8192, batch: 512 }
     }
 }

@@ -53,11 +53,7 @@ mod switch {
     }
 
     pub(crate) fn node_clock_skew_ms() -> i64 {
-        if active(Mutant::ExpiryByNodeClock) {
-            NODE_CLOCK_SKEW_MS.get()
-        } else {
-            0
-        }
+        if active(Mutant::ExpiryByNodeClock) { NODE_CLOCK_SKEW_MS.get() } else { 0 }
     }
 }
 

@@ -31,11 +31,7 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self {
-            max_retries: 3,
-            backoff: Backoff::default(),
-            retryable_categories: BTreeSet::new(),
-        }
+        Self { max_retries: 3, backoff: Backoff::default(), retryable_categories: BTreeSet::new() }
     }
 }
 
@@ -70,23 +66,10 @@ impl Backoff {
     pub fn delay_ms(&self, retry: u32, entropy: u64) -> u64 {
         match *self {
             Self::Fixed { delay_ms } => delay_ms,
-            Self::Exponential {
-                initial_delay_ms,
-                max_delay_ms,
-                multiplier,
-                jitter,
-            } => {
+            Self::Exponential { initial_delay_ms, max_delay_ms, multiplier, jitter } => {
                 let grown = initial_delay_ms as f64 * multiplier.max(1.0).powf(f64::from(retry));
-                let capped = if grown >= max_delay_ms as f64 {
-                    max_delay_ms
-                } else {
-                    grown as u64
-                };
-                if jitter {
-                    capped - capped / 2 + entropy % (capped / 2 + 1)
-                } else {
-                    capped
-                }
+                let capped = if grown >= max_delay_ms as f64 { max_delay_ms } else { grown as u64 };
+                if jitter { capped - capped / 2 + entropy % (capped / 2 + 1) } else { capped }
             }
         }
     }
@@ -105,11 +88,7 @@ pub struct TimeoutPolicy {
 
 impl Default for TimeoutPolicy {
     fn default() -> Self {
-        Self {
-            attempt_timeout_ms: None,
-            execution_deadline_ms: None,
-            max_reclaim_count: 100,
-        }
+        Self { attempt_timeout_ms: None, execution_deadline_ms: None, max_reclaim_count: 100 }
     }
 }
 
@@ -131,9 +110,7 @@ mod tests {
             multiplier: 2.0,
             jitter,
         };
-        let delays: Vec<_> = (0..6)
-            .map(|retry| exponential(false).delay_ms(retry, 7))
-            .collect();
+        let delays: Vec<_> = (0..6).map(|retry| exponential(false).delay_ms(retry, 7)).collect();
         assert_eq!(delays, [100, 200, 400, 800, 1_000, 1_000]);
         assert_eq!(exponential(false).delay_ms(u32::MAX, 0), 1_000);
         assert_eq!(Backoff::Fixed { delay_ms: 5 }.delay_ms(9, 0), 5);

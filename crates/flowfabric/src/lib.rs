@@ -1,1 +1,40 @@
-//! Placeholder.
+//! FlowFabric: a durable execution engine that is embedded as a library.
+//!
+//! Work is submitted to a *lane*; a worker claims it under a *lease* and completes or fails it;
+//! whatever dies in between, the work comes back. This crate gathers what a program needs: the
+//! trait [`EngineBackend`], the types around it, and the store [`sqlite`].
+//!
+//! ```
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
+//! use flowfabric::EngineBackend;
+//! use flowfabric::contracts::Submission;
+//! use flowfabric::sqlite::SqliteBackend;
+//! use flowfabric::state::PublicState;
+//!
+//! let engine = SqliteBackend::new(":memory:").await?;
+//! let outcomes = engine.submit(vec![Submission::new("mail", "welcome").payload("ada")]).await?;
+//! let id = outcomes[0].execution_id().expect("a valid submission is accepted");
+//! let snapshot = engine.describe_execution(id).await?.expect("it was just accepted");
+//! assert_eq!(snapshot.public_state, PublicState::Waiting);
+//! engine.close().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub use ff_core::engine_backend::{EngineBackend, Namespaced};
+pub use ff_core::{
+    backend, contracts, engine, engine_error, limits, partition, policy, state, types,
+};
+
+/// How long finished executions are kept.
+pub use ff_core::operations::timer::Retention;
+
+#[cfg(feature = "sqlite")]
+pub use ff_backend_sqlite as sqlite;
+
+/// Compiles and runs the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -20,10 +20,7 @@ use ff_core::types::{
 use uuid::Uuid;
 
 async fn backend() -> Arc<SqliteBackend> {
-    let nanos = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_nanos();
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos();
     let thread = std::thread::current().id();
     let uri = format!("file:contract-{nanos}-{thread:?}?mode=memory&cache=shared");
     SqliteBackend::new(&uri).await.expect("open")
@@ -31,10 +28,7 @@ async fn backend() -> Arc<SqliteBackend> {
 
 fn id() -> (ExecutionId, Uuid) {
     let uuid = Uuid::new_v4();
-    (
-        ExecutionId::parse(&format!("{{fp:0}}:{uuid}")).unwrap(),
-        uuid,
-    )
+    (ExecutionId::parse(&format!("{{fp:0}}:{uuid}")).unwrap(), uuid)
 }
 
 async fn create(backend: &SqliteBackend, id: &ExecutionId) {
@@ -77,10 +71,7 @@ async fn claim(backend: &SqliteBackend) -> Handle {
     let worker = WorkerInstanceId::new("w1-i1");
     let policy = ClaimPolicy::new(WorkerId::new("w1"), worker, 30_000, None);
     let lane = LaneId::new("default");
-    let claimed = backend
-        .claim(&lane, &CapabilitySet::default(), policy)
-        .await
-        .expect("claim");
+    let claimed = backend.claim(&lane, &CapabilitySet::default(), policy).await.expect("claim");
     claimed.expect("there is work")
 }
 
@@ -93,29 +84,18 @@ async fn create_and_claim(backend: &SqliteBackend) -> (ExecutionId, Uuid, Handle
 async fn phase(backend: &SqliteBackend, uuid: Uuid) -> String {
     let sql = "SELECT lifecycle_phase FROM ff_exec_core WHERE partition_key = 0 \
                AND execution_id = ?1";
-    sqlx::query_scalar(sql)
-        .bind(uuid)
-        .fetch_one(backend.pool_for_test())
-        .await
-        .expect("phase")
+    sqlx::query_scalar(sql).bind(uuid).fetch_one(backend.pool_for_test()).await.expect("phase")
 }
 
 async fn count(backend: &SqliteBackend, table: &str, subject: Uuid) -> i64 {
     let sql = format!("SELECT count(*) FROM {table} WHERE execution_id = ?1 AND partition_key = 0");
     let query = sqlx::query_scalar(&sql).bind(subject.to_string());
-    query
-        .fetch_one(backend.pool_for_test())
-        .await
-        .expect("count")
+    query.fetch_one(backend.pool_for_test()).await.expect("count")
 }
 
 async fn rows_of_flow(backend: &SqliteBackend, table: &str, flow: FlowId) -> i64 {
     let sql = format!("SELECT count(*) FROM {table} WHERE flow_id = ?1");
-    sqlx::query_scalar(&sql)
-        .bind(flow.0)
-        .fetch_one(backend.pool_for_test())
-        .await
-        .expect("count")
+    sqlx::query_scalar(&sql).bind(flow.0).fetch_one(backend.pool_for_test()).await.expect("count")
 }
 
 fn cancel_args(id: &ExecutionId, source: CancelSource) -> CancelExecutionArgs {
@@ -135,10 +115,8 @@ async fn cancel_ends_a_claimed_execution_once() {
     let backend = backend().await;
     let (id, uuid, _) = create_and_claim(&backend).await;
     let args = cancel_args(&id, CancelSource::OperatorOverride);
-    let (first, second) = tokio::join!(
-        backend.cancel_execution(args.clone()),
-        backend.cancel_execution(args)
-    );
+    let (first, second) =
+        tokio::join!(backend.cancel_execution(args.clone()), backend.cancel_execution(args));
     for cancelled in [first, second] {
         let CancelExecutionResult::Cancelled { public_state, .. } = cancelled.expect("cancel");
         assert_eq!(public_state, PublicState::Cancelled);
@@ -154,16 +132,10 @@ async fn cancel_by_a_holder_needs_its_fence() {
     let (id, _, _) = create_and_claim(&backend).await;
     let mut args = cancel_args(&id, CancelSource::LeaseHolder);
     let refused = backend.cancel_execution(args.clone()).await.unwrap_err();
-    assert!(
-        matches!(refused, EngineError::Validation { .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, EngineError::Validation { .. }), "{refused:?}");
     args.lease_epoch = Some(LeaseEpoch(999_999));
     let refused = backend.cancel_execution(args).await.unwrap_err();
-    assert!(
-        matches!(refused, EngineError::State(StateKind::StaleLease)),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, EngineError::State(StateKind::StaleLease)), "{refused:?}");
 }
 
 async fn revoke(backend: &SqliteBackend, id: &ExecutionId, worker: &str) -> RevokeLeaseResult {
@@ -184,19 +156,13 @@ async fn revoke_takes_the_lease_of_the_named_worker_only() {
         RevokeLeaseResult::AlreadySatisfied { reason } => reason.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(
-        reason(&revoke(&backend, &waiting, "w1-i1").await),
-        "no_active_lease"
-    );
+    assert_eq!(reason(&revoke(&backend, &waiting, "w1-i1").await), "no_active_lease");
     let handle = claim(&backend).await;
     let (id, uuid) = (handle.execution_id(), handle.execution_id().uuid());
     let other = revoke(&backend, &id, "w2-i1").await;
     assert_eq!(reason(&other), "different_worker_instance_id");
     let revoked = revoke(&backend, &id, "w1-i1").await;
-    assert!(
-        matches!(revoked, RevokeLeaseResult::Revoked { .. }),
-        "{revoked:?}"
-    );
+    assert!(matches!(revoked, RevokeLeaseResult::Revoked { .. }), "{revoked:?}");
     assert_eq!(count(&backend, "ff_lease_event", uuid).await, 2);
     assert_eq!(phase(&backend, uuid).await, "runnable");
 }
@@ -220,11 +186,8 @@ async fn priority_changes_only_while_it_waits() {
     let changed = backend.change_priority(args(&id)).await.expect("change");
     assert!(matches!(changed, ChangePriorityResult::Changed { .. }));
     let sql = "SELECT priority FROM ff_exec_core WHERE execution_id = ?1";
-    let priority: i64 = sqlx::query_scalar(sql)
-        .bind(uuid)
-        .fetch_one(backend.pool_for_test())
-        .await
-        .unwrap();
+    let priority: i64 =
+        sqlx::query_scalar(sql).bind(uuid).fetch_one(backend.pool_for_test()).await.unwrap();
     assert_eq!(priority, 42);
     assert_eq!(count(&backend, "ff_operator_event", uuid).await, 1);
 }
@@ -238,27 +201,16 @@ async fn replay_reopens_a_finished_execution() {
         now: TimestampMs::now(),
     };
     let refused = backend.replay_execution(args(&id)).await.unwrap_err();
-    assert!(matches!(
-        refused,
-        EngineError::State(StateKind::ExecutionNotTerminal)
-    ));
+    assert!(matches!(refused, EngineError::State(StateKind::ExecutionNotTerminal)));
     backend.complete(&handle, None).await.expect("complete");
     assert_eq!(phase(&backend, uuid).await, "terminal");
     let replayed = backend.replay_execution(args(&id)).await.expect("replay");
-    assert_eq!(
-        replayed,
-        ReplayExecutionResult::Replayed {
-            public_state: PublicState::Waiting
-        }
-    );
+    assert_eq!(replayed, ReplayExecutionResult::Replayed { public_state: PublicState::Waiting });
     assert_eq!(phase(&backend, uuid).await, "runnable");
     let sql = "SELECT json_extract(raw_fields, '$.replay_count') FROM ff_exec_core \
                WHERE execution_id = ?1";
-    let replays: i64 = sqlx::query_scalar(sql)
-        .bind(uuid)
-        .fetch_one(backend.pool_for_test())
-        .await
-        .unwrap();
+    let replays: i64 =
+        sqlx::query_scalar(sql).bind(uuid).fetch_one(backend.pool_for_test()).await.unwrap();
     assert_eq!(replays, 1);
     assert_eq!(count(&backend, "ff_operator_event", uuid).await, 1);
 }
@@ -271,54 +223,31 @@ async fn replay_of_a_skipped_member_resets_its_edge_groups() {
     let flow = Uuid::new_v4();
     let sql = "UPDATE ff_exec_core SET lifecycle_phase = 'terminal', public_state = 'skipped', \
                flow_id = ?1 WHERE execution_id = ?2";
-    sqlx::query(sql)
-        .bind(flow)
-        .bind(uuid)
-        .execute(pool)
-        .await
-        .unwrap();
+    sqlx::query(sql).bind(flow).bind(uuid).execute(pool).await.unwrap();
     let sql = "UPDATE ff_attempt SET outcome = 'skipped' WHERE execution_id = ?1";
     sqlx::query(sql).bind(uuid).execute(pool).await.unwrap();
     let sql = "INSERT INTO ff_edge (partition_key, flow_id, edge_id, upstream_eid, \
                downstream_eid, policy, policy_version) VALUES (0, ?1, ?2, ?3, ?4, '{}', 0)";
     let (edge, upstream) = (Uuid::new_v4(), Uuid::new_v4());
-    let insert = sqlx::query(sql)
-        .bind(flow)
-        .bind(edge)
-        .bind(upstream)
-        .bind(uuid);
+    let insert = sqlx::query(sql).bind(flow).bind(edge).bind(upstream).bind(uuid);
     insert.execute(pool).await.unwrap();
     let sql = "INSERT INTO ff_edge_group (partition_key, flow_id, downstream_eid, policy, \
                k_target, success_count, fail_count, skip_count, running_count) \
                VALUES (0, ?1, ?2, '{}', 1, 3, 5, 7, 2)";
-    sqlx::query(sql)
-        .bind(flow)
-        .bind(uuid)
-        .execute(pool)
-        .await
-        .unwrap();
+    sqlx::query(sql).bind(flow).bind(uuid).execute(pool).await.unwrap();
 
-    let args = ReplayExecutionArgs {
-        execution_id: id,
-        now: TimestampMs::now(),
-    };
+    let args = ReplayExecutionArgs { execution_id: id, now: TimestampMs::now() };
     let replayed = backend.replay_execution(args).await.expect("replay");
     let public_state = PublicState::WaitingChildren;
     assert_eq!(replayed, ReplayExecutionResult::Replayed { public_state });
     let sql = "SELECT success_count, fail_count, skip_count, running_count FROM ff_edge_group \
                WHERE downstream_eid = ?1";
-    let counts: (i64, i64, i64, i64) = sqlx::query_as(sql)
-        .bind(uuid)
-        .fetch_one(pool)
-        .await
-        .unwrap();
+    let counts: (i64, i64, i64, i64) =
+        sqlx::query_as(sql).bind(uuid).fetch_one(pool).await.unwrap();
     assert_eq!(counts, (3, 0, 0, 0));
     let sql = "SELECT details FROM ff_operator_event WHERE execution_id = ?1";
-    let details: String = sqlx::query_scalar(sql)
-        .bind(uuid.to_string())
-        .fetch_one(pool)
-        .await
-        .unwrap();
+    let details: String =
+        sqlx::query_scalar(sql).bind(uuid.to_string()).fetch_one(pool).await.unwrap();
     assert!(details.contains("skipped_flow_member"), "{details}");
 }
 
@@ -336,12 +265,7 @@ async fn flow_with_members(backend: &SqliteBackend, members: usize) -> (FlowId, 
                    public_state, attempt_state, priority, created_at_ms, raw_fields) VALUES \
                    (0, ?1, ?2, 'default', 0, 'active', 'leased', 'not_applicable', 'running', \
                    'running_attempt', 0, 1, '{}')";
-        sqlx::query(sql)
-            .bind(id)
-            .bind(flow.0)
-            .execute(pool)
-            .await
-            .unwrap();
+        sqlx::query(sql).bind(id).bind(flow.0).execute(pool).await.unwrap();
         ids.push(id);
     }
     (flow, ids)
@@ -360,24 +284,14 @@ fn header_args(flow: FlowId) -> CancelFlowArgs {
 async fn header_cancel_leaves_a_backlog_that_acks_drain() {
     let backend = backend().await;
     let (flow, ids) = flow_with_members(&backend, 3).await;
-    let header = backend
-        .cancel_flow_header(header_args(flow))
-        .await
-        .expect("cancel");
-    let CancelFlowHeader::Cancelled {
-        cancellation_policy,
-        member_execution_ids,
-    } = header
-    else {
+    let header = backend.cancel_flow_header(header_args(flow)).await.expect("cancel");
+    let CancelFlowHeader::Cancelled { cancellation_policy, member_execution_ids } = header else {
         panic!("{header:?}");
     };
     assert_eq!(cancellation_policy, "cancel_all");
     assert_eq!(member_execution_ids.len(), 3);
     assert_eq!(rows_of_flow(&backend, "ff_cancel_backlog", flow).await, 1);
-    assert_eq!(
-        rows_of_flow(&backend, "ff_cancel_backlog_member", flow).await,
-        3
-    );
+    assert_eq!(rows_of_flow(&backend, "ff_cancel_backlog_member", flow).await, 3);
     assert_eq!(count(&backend, "ff_operator_event", flow.0).await, 1);
     for id in ids {
         assert_eq!(phase(&backend, id).await, "cancelled");
@@ -385,29 +299,14 @@ async fn header_cancel_leaves_a_backlog_that_acks_drain() {
     }
     for (acked, member) in member_execution_ids.iter().enumerate() {
         let member = ExecutionId::parse(member).unwrap();
-        backend
-            .ack_cancel_member(&flow, &member)
-            .await
-            .expect("ack");
+        backend.ack_cancel_member(&flow, &member).await.expect("ack");
         let left = 2 - acked as i64;
-        assert_eq!(
-            rows_of_flow(&backend, "ff_cancel_backlog_member", flow).await,
-            left
-        );
+        assert_eq!(rows_of_flow(&backend, "ff_cancel_backlog_member", flow).await, left);
         let header = i64::from(left > 0);
-        assert_eq!(
-            rows_of_flow(&backend, "ff_cancel_backlog", flow).await,
-            header
-        );
+        assert_eq!(rows_of_flow(&backend, "ff_cancel_backlog", flow).await, header);
     }
-    let again = backend
-        .cancel_flow_header(header_args(flow))
-        .await
-        .expect("again");
-    assert!(
-        matches!(again, CancelFlowHeader::AlreadyTerminal { .. }),
-        "{again:?}"
-    );
+    let again = backend.cancel_flow_header(header_args(flow)).await.expect("again");
+    assert!(matches!(again, CancelFlowHeader::AlreadyTerminal { .. }), "{again:?}");
 }
 
 #[tokio::test]
@@ -417,15 +316,8 @@ async fn header_cancel_of_an_ended_flow_tells_what_is_stored() {
     let sql = "INSERT INTO ff_flow_core (partition_key, flow_id, graph_revision, \
                public_flow_state, created_at_ms, raw_fields) VALUES (0, ?1, 0, 'cancelled', 1, \
                '{\"cancellation_policy\":\"flow_only\",\"cancel_reason\":\"prior\"}')";
-    sqlx::query(sql)
-        .bind(flow.0)
-        .execute(backend.pool_for_test())
-        .await
-        .unwrap();
-    let told = backend
-        .cancel_flow_header(header_args(flow))
-        .await
-        .expect("cancel");
+    sqlx::query(sql).bind(flow.0).execute(backend.pool_for_test()).await.unwrap();
+    let told = backend.cancel_flow_header(header_args(flow)).await.expect("cancel");
     let expected = CancelFlowHeader::AlreadyTerminal {
         stored_cancellation_policy: Some("flow_only".into()),
         stored_cancel_reason: Some("prior".into()),
@@ -433,10 +325,7 @@ async fn header_cancel_of_an_ended_flow_tells_what_is_stored() {
     };
     assert_eq!(told, expected);
     let (stranger, _) = id();
-    backend
-        .ack_cancel_member(&FlowId::new(), &stranger)
-        .await
-        .expect("nothing to do");
+    backend.ack_cancel_member(&FlowId::new(), &stranger).await.expect("nothing to do");
 }
 
 #[tokio::test]
@@ -445,28 +334,14 @@ async fn cancel_flow_reaches_its_members_and_erases_outcomes() {
     let (flow, ids) = flow_with_members(&backend, 1).await;
     let sql = "INSERT INTO ff_attempt (partition_key, execution_id, attempt_index, lease_epoch, \
                outcome) VALUES (0, ?1, 0, 1, 'retry')";
-    sqlx::query(sql)
-        .bind(ids[0])
-        .execute(backend.pool_for_test())
-        .await
-        .unwrap();
+    sqlx::query(sql).bind(ids[0]).execute(backend.pool_for_test()).await.unwrap();
     let policy = CancelFlowPolicy::CancelAll;
-    let done = backend
-        .cancel_flow(&flow, policy, CancelFlowWait::WaitIndefinite)
-        .await;
-    assert!(matches!(
-        done.expect("cancel"),
-        CancelFlowResult::Cancelled { .. }
-    ));
+    let done = backend.cancel_flow(&flow, policy, CancelFlowWait::WaitIndefinite).await;
+    assert!(matches!(done.expect("cancel"), CancelFlowResult::Cancelled { .. }));
     let sql = "SELECT outcome FROM ff_attempt WHERE execution_id = ?1";
     let query = sqlx::query_scalar(sql).bind(ids[0]);
     let outcome: Option<String> = query.fetch_one(backend.pool_for_test()).await.unwrap();
     assert_eq!(outcome, None);
-    let missing = backend
-        .cancel_flow(&FlowId::new(), policy, CancelFlowWait::NoWait)
-        .await;
-    assert!(matches!(
-        missing,
-        Err(EngineError::NotFound { entity: "flow" })
-    ));
+    let missing = backend.cancel_flow(&FlowId::new(), policy, CancelFlowWait::NoWait).await;
+    assert!(matches!(missing, Err(EngineError::NotFound { entity: "flow" })));
 }

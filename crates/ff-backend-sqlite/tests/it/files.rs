@@ -15,9 +15,7 @@ use ff_core::state::{LaneState, PublicState};
 use ff_core::types::{ExecutionId, LaneId, WorkerId, WorkerInstanceId};
 
 async fn open(path: &Path) -> Arc<SqliteBackend> {
-    SqliteBackend::new(path.to_str().expect("a plain path"))
-        .await
-        .expect("open")
+    SqliteBackend::new(path.to_str().expect("a plain path")).await.expect("open")
 }
 
 async fn refused(path: &Path) -> SqliteError {
@@ -56,63 +54,28 @@ async fn everything_is_there_after_opening_again() {
     let done = submit(&backend, &large).await;
     let claimed = claim(&backend, 1).await;
     assert_eq!(&*claimed[0].payload, &large[..]);
-    backend
-        .complete(&claimed[0].handle, Some(large.clone()))
-        .await
-        .unwrap();
+    backend.complete(&claimed[0].handle, Some(large.clone())).await.unwrap();
     let waiting = submit(&backend, b"small").await;
-    let args = PauseLaneArgs {
-        lane_id: LaneId::new("files"),
-        reason: "x".into(),
-        by: "".into(),
-    };
+    let args = PauseLaneArgs { lane_id: LaneId::new("files"), reason: "x".into(), by: "".into() };
     backend.pause_lane(args).await.unwrap();
-    let mut events = backend
-        .subscribe(EventFilter::default(), StartAt::Oldest)
-        .await
-        .unwrap();
+    let mut events = backend.subscribe(EventFilter::default(), StartAt::Oldest).await.unwrap();
     let cursor = events.next().await.unwrap().cursor;
     backend.close().await;
 
     let backend = open(&path).await;
-    assert_eq!(
-        backend.result(&done).await.unwrap().as_deref(),
-        Some(&large[..])
-    );
-    assert_eq!(
-        backend.payload(&waiting).await.unwrap().as_deref(),
-        Some(&b"small"[..])
-    );
-    assert_eq!(
-        backend.list_lanes().await.unwrap()[0].state,
-        LaneState::Paused
-    );
-    assert!(
-        claim(&backend, 1).await.is_empty(),
-        "a paused lane stays paused"
-    );
-    backend
-        .resume_lane(&LaneId::new("files"), "")
-        .await
-        .unwrap();
+    assert_eq!(backend.result(&done).await.unwrap().as_deref(), Some(&large[..]));
+    assert_eq!(backend.payload(&waiting).await.unwrap().as_deref(), Some(&b"small"[..]));
+    assert_eq!(backend.list_lanes().await.unwrap()[0].state, LaneState::Paused);
+    assert!(claim(&backend, 1).await.is_empty(), "a paused lane stays paused");
+    backend.resume_lane(&LaneId::new("files"), "").await.unwrap();
     assert_eq!(claim(&backend, 9).await.len(), 1);
     let start = StartAt::After(cursor);
-    let mut events = backend
-        .subscribe(EventFilter::default(), start)
-        .await
-        .unwrap();
+    let mut events = backend.subscribe(EventFilter::default(), start).await.unwrap();
     let mut types = Vec::new();
     while let Some(event) = events.try_next().await.unwrap() {
         types.push(event.event_type.as_str());
     }
-    let expected = [
-        "claimed",
-        "completed",
-        "submitted",
-        "lane_paused",
-        "lane_resumed",
-        "claimed",
-    ];
+    let expected = ["claimed", "completed", "submitted", "lane_paused", "lane_resumed", "claimed"];
     assert_eq!(types, expected);
 }
 
@@ -123,10 +86,7 @@ async fn a_second_opener_is_told_that_the_file_is_in_use() {
     let backend = open(&path).await;
     let error = refused(&path).await;
     assert!(matches!(error, SqliteError::InUse(_)), "{error}");
-    assert!(
-        error.to_string().contains("another FlowFabric process"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("another FlowFabric process"), "{error}");
     drop(backend);
     open(&path).await;
 }
@@ -137,29 +97,16 @@ async fn what_is_not_our_database_is_refused_and_left_alone() {
     let text = folder.path().join("text.db");
     std::fs::write(&text, "this is a letter, not a database ".repeat(100)).unwrap();
     assert!(matches!(refused(&text).await, SqliteError::Corrupt(..)));
-    assert!(
-        std::fs::read(&text)
-            .unwrap()
-            .starts_with(b"this is a letter")
-    );
+    assert!(std::fs::read(&text).unwrap().starts_with(b"this is a letter"));
 
     let newer = folder.path().join("newer.db");
     let other = rusqlite_at(&newer, "PRAGMA user_version = 99");
     drop(other);
-    assert_eq!(
-        refused(&newer).await,
-        SqliteError::NewerSchema {
-            found: 99,
-            known: 1
-        }
-    );
+    assert_eq!(refused(&newer).await, SqliteError::NewerSchema { found: 99, known: 1 });
 
     let foreign = folder.path().join("foreign.db");
     drop(rusqlite_at(&foreign, "CREATE TABLE ff_lane (colour TEXT)"));
-    assert!(matches!(
-        refused(&foreign).await,
-        SqliteError::ForeignTables(_)
-    ));
+    assert!(matches!(refused(&foreign).await, SqliteError::ForeignTables(_)));
 
     let nowhere = folder.path().join("no/such/folder/a.db");
     assert!(matches!(refused(&nowhere).await, SqliteError::Open(_)));
@@ -199,10 +146,7 @@ async fn a_damaged_page_is_a_typed_error() {
         Err(error) => assert!(matches!(error, SqliteError::Corrupt(..)), "{error}"),
         Ok(backend) => {
             let item = Submission::new("files", "test");
-            let error = backend
-                .submit(vec![item])
-                .await
-                .expect_err("the tables are damaged");
+            let error = backend.submit(vec![item]).await.expect_err("the tables are damaged");
             assert_eq!(error.code(), "corruption", "{error}");
         }
     }
@@ -215,33 +159,15 @@ async fn a_full_disk_refuses_and_recovers() {
     let before = submit(&backend, b"before").await;
     limit_pages(&backend, 1).await;
     let item = || Submission::new("files", "test").payload(vec![9; 900_000]);
-    let error = backend
-        .submit(vec![item()])
-        .await
-        .expect_err("there is no room");
-    assert!(
-        error.retryable() && error.to_string().contains("disk is full"),
-        "{error}"
-    );
-    let still = backend
-        .describe_execution(&before)
-        .await
-        .unwrap()
-        .expect("reads go on");
+    let error = backend.submit(vec![item()]).await.expect_err("there is no room");
+    assert!(error.retryable() && error.to_string().contains("disk is full"), "{error}");
+    let still = backend.describe_execution(&before).await.unwrap().expect("reads go on");
     assert_eq!(still.public_state, PublicState::Waiting);
     limit_pages(&backend, 1_000_000).await;
-    let outcome = backend
-        .submit(vec![item()])
-        .await
-        .expect("room again")
-        .remove(0);
+    let outcome = backend.submit(vec![item()]).await.expect("room again").remove(0);
     assert!(matches!(outcome, SubmitOutcome::Created { .. }));
     let counts = backend.counts().await.unwrap();
-    assert_eq!(
-        counts[0].counts[&PublicState::Waiting],
-        2,
-        "the refused one left nothing"
-    );
+    assert_eq!(counts[0].counts[&PublicState::Waiting], 2, "the refused one left nothing");
 }
 
 /// Tells the writer's own connection how many pages the file may have: SQLite then answers as it
@@ -262,20 +188,14 @@ async fn normal_durability_is_declared() {
     let mut options = SqliteOptions::new(path.to_str().unwrap());
     options.synchronous = Synchronous::Normal;
     let backend = SqliteBackend::open(options).await.unwrap();
-    assert_eq!(
-        backend.engine().store().durability(),
-        Durability::ProcessCrash
-    );
+    assert_eq!(backend.engine().store().durability(), Durability::ProcessCrash);
 }
 
 #[tokio::test]
 async fn calls_after_close_are_told_so() {
     let backend = SqliteBackend::new(":memory:").await.unwrap();
     backend.close().await;
-    let error = backend
-        .submit(vec![Submission::new("l", "k")])
-        .await
-        .expect_err("closed");
+    let error = backend.submit(vec![Submission::new("l", "k")]).await.expect_err("closed");
     assert!(error.to_string().contains("closed"), "{error}");
     let error = backend.counts().await.expect_err("closed");
     assert!(error.to_string().contains("closed"), "{error}");

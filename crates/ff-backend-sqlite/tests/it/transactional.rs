@@ -7,10 +7,7 @@ use ff_core::engine_backend::EngineBackend;
 
 async fn orders(backend: &SqliteBackend) -> i64 {
     let sql = "SELECT count(*) FROM orders";
-    sqlx::query_scalar(sql)
-        .fetch_one(backend.pool_for_test())
-        .await
-        .unwrap()
+    sqlx::query_scalar(sql).fetch_one(backend.pool_for_test()).await.unwrap()
 }
 
 async fn with_orders() -> std::sync::Arc<SqliteBackend> {
@@ -30,10 +27,7 @@ async fn both_are_kept_or_neither() {
         .submit_with(|db| {
             db.execute("INSERT INTO orders DEFAULT VALUES", [])?;
             let order = db.last_insert_rowid();
-            Ok((
-                order,
-                vec![Submission::new("orders", "ship").payload(order.to_string())],
-            ))
+            Ok((order, vec![Submission::new("orders", "ship").payload(order.to_string())]))
         })
         .await
         .expect("both");
@@ -49,13 +43,7 @@ async fn both_are_kept_or_neither() {
         .await;
     assert!(failed.is_err());
     assert_eq!(orders(&backend).await, 1, "the caller's row was taken back");
-    assert_eq!(
-        backend.counts().await.unwrap()[0]
-            .counts
-            .values()
-            .sum::<u64>(),
-        1
-    );
+    assert_eq!(backend.counts().await.unwrap()[0].counts.values().sum::<u64>(), 1);
 }
 
 #[tokio::test]
@@ -68,9 +56,7 @@ async fn a_closure_may_neither_commit_nor_panic_its_way_out() {
         })
         .await;
     assert!(sneaky.is_err());
-    let panicked = backend
-        .submit_with::<(), _>(|_| panic!("a bug in the caller"))
-        .await;
+    let panicked = backend.submit_with::<(), _>(|_| panic!("a bug in the caller")).await;
     assert!(panicked.is_err());
     let (_, outcomes) = backend
         .submit_with(|_| Ok(((), vec![Submission::new("orders", "ship")])))

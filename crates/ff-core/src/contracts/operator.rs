@@ -21,10 +21,7 @@ pub struct CancelExecutionArgs {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelExecutionResult {
-    Cancelled {
-        execution_id: ExecutionId,
-        public_state: PublicState,
-    },
+    Cancelled { execution_id: ExecutionId, public_state: PublicState },
 }
 
 #[derive(Clone, Debug)]
@@ -37,13 +34,8 @@ pub struct RevokeLeaseArgs {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RevokeLeaseResult {
-    Revoked {
-        lease_id: String,
-        lease_epoch: String,
-    },
-    AlreadySatisfied {
-        reason: String,
-    },
+    Revoked { lease_id: String, lease_epoch: String },
+    AlreadySatisfied { reason: String },
 }
 
 #[derive(Clone, Debug)]
@@ -93,10 +85,7 @@ pub enum CancelFlowHeader {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelFlowResult {
-    Cancelled {
-        cancellation_policy: String,
-        member_execution_ids: Vec<String>,
-    },
+    Cancelled { cancellation_policy: String, member_execution_ids: Vec<String> },
 }
 
 /// Moves the moment at which a waiting execution may be handed out.

@@ -30,13 +30,8 @@ pub struct CreateExecutionArgs {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CreateExecutionResult {
-    Created {
-        execution_id: ExecutionId,
-        public_state: PublicState,
-    },
-    Duplicate {
-        execution_id: ExecutionId,
-    },
+    Created { execution_id: ExecutionId, public_state: PublicState },
+    Duplicate { execution_id: ExecutionId },
 }
 
 /// One piece of work to submit. `Submission::new(lane, kind)` fills in the rest.
@@ -120,20 +115,14 @@ impl Submission {
 
     #[must_use]
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.idempotency = Some(Idempotency {
-            key: key.into(),
-            scope: IdempotencyScope::Default,
-        });
+        self.idempotency = Some(Idempotency { key: key.into(), scope: IdempotencyScope::Default });
         self
     }
 
     #[must_use]
     pub fn unique_until_finished(mut self, key: impl Into<String>) -> Self {
         let scope = IdempotencyScope::UntilFinished;
-        self.idempotency = Some(Idempotency {
-            key: key.into(),
-            scope,
-        });
+        self.idempotency = Some(Idempotency { key: key.into(), scope });
         self
     }
 }
@@ -163,7 +152,9 @@ pub enum SubmitOutcome {
         public_state: PublicState,
     },
     /// The same work was accepted before, under this identity.
-    Duplicate { execution_id: ExecutionId },
+    Duplicate {
+        execution_id: ExecutionId,
+    },
     /// This item was refused; the others are not affected.
     Refused(EngineError),
 }

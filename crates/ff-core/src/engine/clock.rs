@@ -49,10 +49,7 @@ pub struct ManualClock {
 
 impl ManualClock {
     pub fn new(start_ms: i64) -> Self {
-        Self {
-            now: AtomicI64::new(start_ms),
-            moved: watch::Sender::new(start_ms),
-        }
+        Self { now: AtomicI64::new(start_ms), moved: watch::Sender::new(start_ms) }
     }
 
     pub fn advance(&self, by: Duration) {

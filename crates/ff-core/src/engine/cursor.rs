@@ -43,29 +43,15 @@ impl Cursor {
     pub fn check(&self, log: &LogBounds) -> Result<(), EngineError> {
         let foreign = self.history_id != log.history_id
             || self.seen.len() != log.shards.len()
-            || self
-                .seen
-                .iter()
-                .zip(&log.shards)
-                .any(|(seen, (_, head))| seen > head);
+            || self.seen.iter().zip(&log.shards).any(|(seen, (_, head))| seen > head);
         if foreign {
             let detail = "the cursor belongs to another log, or to a later state of this one";
-            return Err(EngineError::validation(
-                ValidationKind::CursorFromOtherHistory,
-                detail,
-            ));
+            return Err(EngineError::validation(ValidationKind::CursorFromOtherHistory, detail));
         }
-        let trimmed = self
-            .seen
-            .iter()
-            .zip(&log.shards)
-            .any(|(seen, (floor, _))| seen + 1 < *floor);
+        let trimmed = self.seen.iter().zip(&log.shards).any(|(seen, (floor, _))| seen + 1 < *floor);
         if trimmed {
             let detail = "events after the cursor are past retention and have been forgotten";
-            return Err(EngineError::validation(
-                ValidationKind::CursorBelowRetention,
-                detail,
-            ));
+            return Err(EngineError::validation(ValidationKind::CursorBelowRetention, detail));
         }
         Ok(())
     }
@@ -93,10 +79,7 @@ impl Cursor {
             seen.push(seq);
             rest = after;
         }
-        Some(Self {
-            history_id: Uuid::from_bytes(*history),
-            seen,
-        })
+        Some(Self { history_id: Uuid::from_bytes(*history), seen })
     }
 }
 
@@ -125,10 +108,7 @@ mod tests {
     use super::*;
 
     fn cursor(seen: &[u64]) -> Cursor {
-        Cursor {
-            history_id: Uuid::from_u128(7),
-            seen: seen.to_vec(),
-        }
+        Cursor { history_id: Uuid::from_u128(7), seen: seen.to_vec() }
     }
 
     #[test]
@@ -157,10 +137,7 @@ mod tests {
 
     #[test]
     fn foreign_and_trimmed_places_are_refused() {
-        let log = LogBounds {
-            history_id: Uuid::from_u128(7),
-            shards: vec![(10, 20)],
-        };
+        let log = LogBounds { history_id: Uuid::from_u128(7), shards: vec![(10, 20)] };
         assert!(cursor(&[9]).check(&log).is_ok());
         assert!(cursor(&[20]).check(&log).is_ok());
         let code = |seen: &[u64]| cursor(seen).check(&log).unwrap_err().code();

@@ -51,14 +51,7 @@ impl Engine {
     /// An engine and the queue that something must pump into the store.
     pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> (Self, Queue) {
         let (queue, waiting) = mpsc::channel(config.limits.queue);
-        (
-            Self {
-                store,
-                queue,
-                config,
-            },
-            waiting,
-        )
+        (Self { store, queue, config }, waiting)
     }
 
     /// An engine whose queue is pumped by a task, with its own sweeper.
@@ -108,10 +101,7 @@ impl Engine {
     }
 
     pub async fn query(&self, query: Query) -> Result<Rows, EngineError> {
-        self.store
-            .query(query)
-            .await
-            .map_err(|error| self.store_error(error))
+        self.store.query(query).await.map_err(|error| self.store_error(error))
     }
 
     /// Claims, and waits for work if there is none yet.
@@ -147,15 +137,7 @@ impl Engine {
         let mut total = 0;
         loop {
             let entropy = fastrand::u64(..);
-            let swept = self
-                .run(
-                    None,
-                    Sweep {
-                        limit: SWEEP_TIMERS,
-                        entropy,
-                    },
-                )
-                .await?;
+            let swept = self.run(None, Sweep { limit: SWEEP_TIMERS, entropy }).await?;
             total += swept;
             // One sweep moves an execution once; what else is due for it is for the next one.
             if swept == 0 {

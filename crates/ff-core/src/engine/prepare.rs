@@ -27,20 +27,10 @@ pub fn prepare_submission(
     partition: u16,
 ) -> Result<PreparedSubmission, EngineError> {
     check_scope(&item.namespace, scope)?;
-    item.namespace.check().map_err(invalid)?;
-    item.lane_id.check().map_err(invalid)?;
-    check_text(
-        "execution kind",
-        &item.execution_kind,
-        1,
-        limits::KIND_BYTES,
-    )?;
-    check_text(
-        "creator identity",
-        &item.creator_identity,
-        0,
-        limits::NAME_BYTES,
-    )?;
+    item.namespace.check()?;
+    item.lane_id.check()?;
+    check_text("execution kind", &item.execution_kind, 1, limits::KIND_BYTES)?;
+    check_text("creator identity", &item.creator_identity, 0, limits::NAME_BYTES)?;
     check_text(
         "payload encoding",
         item.payload_encoding.as_deref().unwrap_or_default(),
@@ -52,32 +42,19 @@ pub fn prepare_submission(
     check_duration("delay", item.delay)?;
     check_duration("deadline", item.deadline)?;
     let policy = item.policy.as_ref().map(check_policy).transpose()?;
-    let fingerprint = item
-        .idempotency
-        .as_ref()
-        .map(|_| fingerprint(&item))
-        .unwrap_or_default();
+    let fingerprint = item.idempotency.as_ref().map(|_| fingerprint(&item)).unwrap_or_default();
     let key_ttl = key_ttl(item.idempotency.as_ref(), item.policy.as_ref())?;
     let deadline = item.deadline.or_else(|| {
         let policy = item.policy.as_ref()?;
-        policy
-            .timeout_policy
-            .execution_deadline_ms
-            .map(Duration::from_millis)
+        policy.timeout_policy.execution_deadline_ms.map(Duration::from_millis)
     });
     let capability_class = match &item.policy {
         Some(policy) => capability::class(&policy.routing_requirements.required_capabilities)?,
         None => String::new(),
     };
     let fresh_id = item.execution_id.is_none();
-    let fresh = || ExecutionKey {
-        partition,
-        id: Uuid::now_v7(),
-    };
-    let key = item
-        .execution_id
-        .as_ref()
-        .map_or_else(fresh, ExecutionKey::from);
+    let fresh = || ExecutionKey { partition, id: Uuid::now_v7() };
+    let key = item.execution_id.as_ref().map_or_else(fresh, ExecutionKey::from);
     let holds_key = item.idempotency.is_some() && key_ttl.is_none();
     let row = ExecutionRow {
         idempotency_key: item.idempotency.map(|own| own.key.into()),
@@ -86,9 +63,7 @@ pub fn prepare_submission(
         tags: tags_json(&item.tags),
         payload: Blob::Here(item.input_payload.into()),
         payload_encoding: item.payload_encoding.map(Into::into),
-        priority: item
-            .priority
-            .clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX),
+        priority: item.priority.clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX),
         holds_key,
         ..blank_row(
             key,
@@ -98,14 +73,7 @@ pub fn prepare_submission(
             item.creator_identity.into(),
         )
     };
-    Ok(PreparedSubmission {
-        row,
-        fresh_id,
-        fingerprint,
-        key_ttl,
-        delay: item.delay,
-        deadline,
-    })
+    Ok(PreparedSubmission { row, fresh_id, fingerprint, key_ttl, delay: item.delay, deadline })
 }
 
 /// The contract's way to submit: the same checks, instants for times, phase `submitted`.
@@ -124,10 +92,7 @@ pub fn prepare_create(
         payload_encoding: args.payload_encoding,
         priority: args.priority,
         creator_identity: args.creator_identity,
-        idempotency: args.idempotency_key.map(|key| Idempotency {
-            key,
-            scope: scope_of_key,
-        }),
+        idempotency: args.idempotency_key.map(|key| Idempotency { key, scope: scope_of_key }),
         tags: args.tags.into_iter().collect(),
         policy: args.policy,
         delay: None,
@@ -189,15 +154,11 @@ fn blank_row(
     }
 }
 
-fn invalid(error: impl ToString) -> EngineError {
-    EngineError::invalid(error.to_string())
-}
-
 fn check_scope(namespace: &Namespace, scope: Option<&Namespace>) -> Result<(), EngineError> {
     match scope {
-        Some(scope) if scope != namespace => Err(EngineError::invalid(
-            "the submission names a namespace that is not the caller's",
-        )),
+        Some(scope) if scope != namespace => {
+            Err(EngineError::invalid("the submission names a namespace that is not the caller's"))
+        }
         _ => Ok(()),
     }
 }
@@ -217,9 +178,7 @@ pub(crate) fn check_text(
     }
     // Postgres cannot store it, and no backend may accept what another refuses.
     if text.contains('\0') {
-        return Err(EngineError::invalid(format!(
-            "{what} contains a NUL character"
-        )));
+        return Err(EngineError::invalid(format!("{what} contains a NUL character")));
     }
     Ok(())
 }
@@ -228,21 +187,15 @@ pub(crate) fn check_bytes(what: &str, len: usize, limits: &Limits) -> Result<(),
     if len <= limits.payload_bytes {
         return Ok(());
     }
-    let detail = format!(
-        "{what} is {len} bytes long, the limit is {}",
-        limits.payload_bytes
-    );
-    Err(EngineError::validation(
-        ValidationKind::PayloadTooLarge,
-        detail,
-    ))
+    let detail = format!("{what} is {len} bytes long, the limit is {}", limits.payload_bytes);
+    Err(EngineError::validation(ValidationKind::PayloadTooLarge, detail))
 }
 
 pub(crate) fn check_duration(what: &str, given: Option<Duration>) -> Result<(), EngineError> {
     match given {
-        Some(given) if given > limits::HORIZON => Err(EngineError::invalid(format!(
-            "{what} is longer than ten years"
-        ))),
+        Some(given) if given > limits::HORIZON => {
+            Err(EngineError::invalid(format!("{what} is longer than ten years")))
+        }
         _ => Ok(()),
     }
 }
@@ -273,40 +226,26 @@ pub(crate) fn check_tag_key(key: &str) -> Result<(), EngineError> {
     }
     let shown: String = key.chars().take(limits::TAG_KEY_BYTES).collect();
     let detail = format!("tag key {shown:?} must look like `team.name`, in lower case");
-    Err(EngineError::validation(
-        ValidationKind::InvalidTagKey,
-        detail,
-    ))
+    Err(EngineError::validation(ValidationKind::InvalidTagKey, detail))
 }
 
 fn check_policy(policy: &ExecutionPolicy) -> Result<Arc<str>, EngineError> {
-    let refuse = |detail: String| {
-        Err(EngineError::validation(
-            ValidationKind::InvalidPolicyJson,
-            detail,
-        ))
-    };
+    let refuse =
+        |detail: String| Err(EngineError::validation(ValidationKind::InvalidPolicyJson, detail));
     if let Backoff::Exponential { multiplier, .. } = policy.retry_policy.backoff
         && !multiplier.is_finite()
     {
         return refuse("the back-off multiplier is not a finite number".into());
     }
-    let json = serde_json::to_string(policy).map_err(invalid)?;
+    let json = serde_json::to_string(policy).map_err(|error| {
+        EngineError::validation(ValidationKind::InvalidPolicyJson, error.to_string())
+    })?;
     if json.len() > limits::POLICY_BYTES || json.contains("\\u0000") {
-        return refuse(format!(
-            "the policy is larger than {} bytes",
-            limits::POLICY_BYTES
-        ));
+        return refuse(format!("the policy is larger than {} bytes", limits::POLICY_BYTES));
     }
-    let deadline = policy
-        .timeout_policy
-        .execution_deadline_ms
-        .map(Duration::from_millis);
+    let deadline = policy.timeout_policy.execution_deadline_ms.map(Duration::from_millis);
     check_duration("the policy's deadline", deadline)?;
-    let timeout = policy
-        .timeout_policy
-        .attempt_timeout_ms
-        .map(Duration::from_millis);
+    let timeout = policy.timeout_policy.attempt_timeout_ms.map(Duration::from_millis);
     check_duration("the policy's attempt timeout", timeout)?;
     Ok(json.into())
 }
@@ -318,20 +257,13 @@ fn key_ttl(
     let Some(own) = idempotency else {
         return Ok(None);
     };
-    check_text(
-        "idempotency key",
-        &own.key,
-        1,
-        limits::IDEMPOTENCY_KEY_BYTES,
-    )?;
+    check_text("idempotency key", &own.key, 1, limits::IDEMPOTENCY_KEY_BYTES)?;
     let ttl = match own.scope {
         IdempotencyScope::UntilFinished => None,
         IdempotencyScope::Ttl(ttl) => Some(ttl),
         IdempotencyScope::Default => {
             let window = policy.and_then(|policy| policy.dedup_window_ms);
-            Some(Duration::from_millis(
-                window.unwrap_or(DEFAULT_IDEMPOTENCY_TTL_MS),
-            ))
+            Some(Duration::from_millis(window.unwrap_or(DEFAULT_IDEMPOTENCY_TTL_MS)))
         }
     };
     check_duration("the idempotency key's lifetime", ttl)?;
@@ -339,11 +271,7 @@ fn key_ttl(
 }
 
 fn tags_json(tags: &BTreeMap<String, String>) -> Arc<str> {
-    if tags.is_empty() {
-        "{}".into()
-    } else {
-        serde_json::json!(tags).to_string().into()
-    }
+    if tags.is_empty() { "{}".into() } else { serde_json::json!(tags).to_string().into() }
 }
 
 /// What makes two submissions the same work.
@@ -371,9 +299,7 @@ mod tests {
         for good in ["a.b", "team.cost_center", "x1._y", "a.b.c"] {
             assert!(check_tag_key(good).is_ok(), "{good}");
         }
-        for bad in [
-            "", "a", ".b", "a.", "A.b", "a.B", "1a.b", "a..b", "a.b c", "a-b.c",
-        ] {
+        for bad in ["", "a", ".b", "a.", "A.b", "a.B", "1a.b", "a..b", "a.b c", "a-b.c"] {
             assert!(check_tag_key(bad).is_err(), "{bad}");
         }
     }

@@ -44,11 +44,7 @@ impl Subscription {
     ) -> Result<Self, EngineError> {
         // Listening begins before the look, so that nothing falls between the two.
         let bell = engine.store.listen().events();
-        let log = engine
-            .query(Query::Log)
-            .await?
-            .log
-            .unwrap_or_else(empty_log);
+        let log = engine.query(Query::Log).await?.log.unwrap_or_else(empty_log);
         let seen = match start {
             StartAt::Oldest => log.shards.iter().map(|(floor, _)| floor - 1).collect(),
             StartAt::Latest => log.shards.iter().map(|(_, head)| *head).collect(),
@@ -59,14 +55,7 @@ impl Subscription {
             }
         };
         let (store, history_id) = (engine.store.clone(), log.history_id);
-        Ok(Self {
-            store,
-            filter,
-            history_id,
-            seen,
-            ready: VecDeque::new(),
-            bell,
-        })
+        Ok(Self { store, filter, history_id, seen, ready: VecDeque::new(), bell })
     }
 
     /// The place after everything that has been handed out or skipped so far.
@@ -107,11 +96,7 @@ impl Subscription {
     async fn read_page(&mut self) -> Result<bool, EngineError> {
         let mut any = false;
         for shard in 0..self.seen.len() {
-            let query = Query::Events {
-                shard: shard as u16,
-                after: self.seen[shard],
-                limit: PAGE,
-            };
+            let query = Query::Events { shard: shard as u16, after: self.seen[shard], limit: PAGE };
             let rows = self.store.query(query).await;
             let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
             let log = rows.log.unwrap_or_else(empty_log);
@@ -125,11 +110,8 @@ impl Subscription {
                 let cursor_before = self.cursor_at();
                 self.seen[shard] = row.seq;
                 if row.matches(&self.filter) {
-                    let event = views::event(row, self.cursor_at());
-                    self.ready.push_back(Waiting {
-                        event,
-                        cursor_before,
-                    });
+                    let event = views::event(&row, self.cursor_at());
+                    self.ready.push_back(Waiting { event, cursor_before });
                 }
             }
         }
@@ -137,10 +119,7 @@ impl Subscription {
     }
 
     fn here(&self) -> Cursor {
-        Cursor {
-            history_id: self.history_id,
-            seen: self.seen.clone(),
-        }
+        Cursor { history_id: self.history_id, seen: self.seen.clone() }
     }
 
     fn cursor_at(&self) -> String {
@@ -154,8 +133,5 @@ struct Waiting {
 }
 
 fn empty_log() -> LogBounds {
-    LogBounds {
-        history_id: Uuid::nil(),
-        shards: Vec::new(),
-    }
+    LogBounds { history_id: Uuid::nil(), shards: Vec::new() }
 }

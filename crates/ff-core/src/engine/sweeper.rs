@@ -27,9 +27,7 @@ pub(super) async fn sweep(engine: Weak<Engine>) {
         };
         let sooner = async {
             let due = rest.map_or(TimestampMs(i64::MAX), |rest| rest);
-            let _ = timers
-                .wait_for(|armed| armed.is_some_and(|at| at < due))
-                .await;
+            let _ = timers.wait_for(|armed| armed.is_some_and(|at| at < due)).await;
         };
         let due = async {
             match rest {

@@ -38,9 +38,7 @@ impl AttemptRow {
     }
 
     pub fn holder(&self) -> Option<&str> {
-        self.worker_instance_id
-            .as_deref()
-            .filter(|holder| !holder.is_empty())
+        self.worker_instance_id.as_deref().filter(|holder| !holder.is_empty())
     }
 }
 

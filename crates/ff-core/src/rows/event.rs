@@ -71,13 +71,9 @@ impl EventRow {
 
     pub fn matches(&self, filter: &EventFilter) -> bool {
         let same = |wanted: Option<&str>, have: Option<&str>| wanted.is_none() || wanted == have;
-        same(
-            filter.namespace.as_ref().map(|n| n.as_str()),
-            Some(&self.namespace),
-        ) && same(
-            filter.lane_id.as_ref().map(|l| l.as_str()),
-            self.lane.as_deref(),
-        ) && same(filter.execution_kind.as_deref(), self.kind.as_deref())
+        same(filter.namespace.as_ref().map(|n| n.as_str()), Some(&self.namespace))
+            && same(filter.lane_id.as_ref().map(|l| l.as_str()), self.lane.as_deref())
+            && same(filter.execution_kind.as_deref(), self.kind.as_deref())
             && (filter.flow_id.is_none() || filter.flow_id.map(|f| f.0) == self.flow_id)
             && (filter.event_types.is_empty() || filter.event_types.contains(&self.event_type))
     }

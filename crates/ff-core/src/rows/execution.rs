@@ -78,17 +78,13 @@ pub struct ExecutionRow {
 impl ExecutionRow {
     /// The order of claims: smaller first.
     pub fn rank(&self) -> i64 {
-        self.created_at
-            .0
-            .saturating_sub(i64::from(self.priority) * AGEING_MS_PER_PRIORITY)
+        self.created_at.0.saturating_sub(i64::from(self.priority) * AGEING_MS_PER_PRIORITY)
     }
 
     /// The predicate of the claim index.
     pub fn is_claimable(&self) -> bool {
-        matches!(
-            self.phase,
-            LifecyclePhase::Submitted | LifecyclePhase::Runnable
-        ) && self.eligibility == EligibilityState::EligibleNow
+        matches!(self.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
+            && self.eligibility == EligibilityState::EligibleNow
     }
 
     pub fn is_finished(&self) -> bool {
@@ -98,9 +94,7 @@ impl ExecutionRow {
     /// The stored policy, or the defaults where there is none or it cannot be read.
     pub fn policy(&self) -> ExecutionPolicy {
         let stored = self.policy.as_deref();
-        stored
-            .and_then(|json| serde_json::from_str(json).ok())
-            .unwrap_or_default()
+        stored.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
 
     pub fn tags(&self) -> BTreeMap<String, String> {
@@ -111,9 +105,7 @@ impl ExecutionRow {
     }
 
     pub fn replay_count(&self) -> u32 {
-        let count = raw_object(&self.raw_fields)
-            .get("replay_count")
-            .and_then(Value::as_u64);
+        let count = raw_object(&self.raw_fields).get("replay_count").and_then(Value::as_u64);
         u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
     }
 

@@ -48,10 +48,7 @@ pub struct FlowRow {
 impl FlowRow {
     pub fn raw_text(&self, name: &str) -> Option<String> {
         let object = super::execution::raw_object(&self.raw_fields);
-        object
-            .get(name)
-            .and_then(|value| value.as_str())
-            .map(str::to_owned)
+        object.get(name).and_then(|value| value.as_str()).map(str::to_owned)
     }
 }
 

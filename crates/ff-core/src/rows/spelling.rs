@@ -158,10 +158,7 @@ mod tests {
         assert_eq!(PublicState::Active.word(), "running");
         assert_eq!(PublicState::read("active"), Some(PublicState::Active));
         assert_eq!(PublicState::read("success"), Some(PublicState::Completed));
-        assert_eq!(
-            AttemptState::read("initial"),
-            Some(AttemptState::PendingFirstAttempt)
-        );
+        assert_eq!(AttemptState::read("initial"), Some(AttemptState::PendingFirstAttempt));
         assert_eq!(FlowState::read("active"), Some(FlowState::Open));
         assert_eq!(LifecyclePhase::read("pending"), None);
     }

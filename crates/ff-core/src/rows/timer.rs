@@ -54,18 +54,8 @@ impl TimerRow {
         execution: ExecutionKey,
         lease_epoch: u64,
     ) -> Self {
-        let key = TimerKey {
-            due_at,
-            kind,
-            subject: execution.id,
-        };
-        Self {
-            key,
-            members: vec![TimerMember {
-                execution,
-                lease_epoch,
-            }],
-        }
+        let key = TimerKey { due_at, kind, subject: execution.id };
+        Self { key, members: vec![TimerMember { execution, lease_epoch }] }
     }
 
     /// The members as bytes: partition, id and epoch of each, 26 bytes, big-endian.
@@ -94,10 +84,7 @@ fn decode_member(bytes: &[u8; MEMBER_BYTES]) -> TimerMember {
     lease_epoch.copy_from_slice(&bytes[18..]);
     let partition = u16::from_be_bytes([bytes[0], bytes[1]]);
     TimerMember {
-        execution: ExecutionKey {
-            partition,
-            id: Uuid::from_bytes(id),
-        },
+        execution: ExecutionKey { partition, id: Uuid::from_bytes(id) },
         lease_epoch: u64::from_be_bytes(lease_epoch),
     }
 }

@@ -77,12 +77,7 @@ impl Job {
         reply: Reply<O::Reply>,
     ) -> Self {
         let reply = Some(reply);
-        Self(Box::new(Pending {
-            operation,
-            scope,
-            decided: None,
-            reply,
-        }))
+        Self(Box::new(Pending { operation, scope, decided: None, reply }))
     }
 
     /// How many single operations this one is worth.

@@ -128,17 +128,10 @@ impl Bells {
         let waiter = Arc::new(Waiter::default());
         let mut waiters = self.waiters();
         for lane in lanes {
-            waiters
-                .entry(lane.clone())
-                .or_default()
-                .push_back(waiter.clone());
+            waiters.entry(lane.clone()).or_default().push_back(waiter.clone());
         }
         drop(waiters);
-        ClaimWaiter {
-            bells: self.clone(),
-            lanes: lanes.to_vec(),
-            waiter,
-        }
+        ClaimWaiter { bells: self.clone(), lanes: lanes.to_vec(), waiter }
     }
 
     fn waiters(&self) -> MutexGuard<'_, HashMap<Arc<str>, VecDeque<Arc<Waiter>>>> {

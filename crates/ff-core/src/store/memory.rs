@@ -79,11 +79,7 @@ pub struct Tables {
 impl MemoryStore {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let history_id = Uuid::new_v4();
-        Self {
-            clock,
-            bells: Arc::default(),
-            tables: Mutex::new(Tables::new(history_id)),
-        }
+        Self { clock, bells: Arc::default(), tables: Mutex::new(Tables::new(history_id)) }
     }
 
     /// A copy of every row.
@@ -184,11 +180,7 @@ impl Tables {
     }
 
     fn rebuild_ready(&mut self) {
-        let ready = self
-            .executions
-            .values()
-            .filter(|row| row.is_claimable())
-            .map(ready_key);
+        let ready = self.executions.values().filter(|row| row.is_claimable()).map(ready_key);
         self.ready = ready.collect();
     }
 
@@ -218,11 +210,7 @@ impl Tables {
         }
         for key in &needs.backlogs {
             load(&mut world.backlogs, &self.backlogs, key);
-            for row in self
-                .backlog_members
-                .values()
-                .filter(|row| row.key.flow == *key)
-            {
+            for row in self.backlog_members.values().filter(|row| row.key.flow == *key) {
                 world.backlog_members.load(row.clone());
             }
         }
@@ -248,59 +236,31 @@ impl Tables {
         let Some(row) = self.executions.get(key) else {
             return;
         };
-        let current = AttemptKey {
-            execution: *key,
-            index: row.attempt_index,
-        };
+        let current = AttemptKey { execution: *key, index: row.attempt_index };
         load(&mut world.attempts, &self.attempts, &current);
         world.executions.load(row.clone());
     }
 
     fn load_claimable(&self, world: &mut World, scan: &ClaimScan, limit: usize) {
-        let from = (
-            scan.lane.clone(),
-            i64::MIN,
-            ExecutionKey {
-                partition: 0,
-                id: Uuid::nil(),
-            },
-        );
-        let in_lane = self
-            .ready
-            .range(from..)
-            .take_while(|(lane, _, _)| *lane == scan.lane);
+        let from = (scan.lane.clone(), i64::MIN, ExecutionKey { partition: 0, id: Uuid::nil() });
+        let in_lane = self.ready.range(from..).take_while(|(lane, _, _)| *lane == scan.lane);
         let suits = |row: &&ExecutionRow| {
-            scan.namespace
-                .as_ref()
-                .is_none_or(|wanted| *wanted == row.namespace)
+            scan.namespace.as_ref().is_none_or(|wanted| *wanted == row.namespace)
                 && capability::satisfied(&row.capability_class, &scan.offered)
         };
-        let rows = in_lane
-            .filter_map(|(_, _, key)| self.executions.get(key))
-            .filter(suits);
+        let rows = in_lane.filter_map(|(_, _, key)| self.executions.get(key)).filter(suits);
         let keys: Vec<_> = rows.take(limit).map(|row| row.key).collect();
         for key in &keys {
             self.load_execution(world, key);
             if let Some(id) = self.executions[key].flow_id {
-                load(
-                    &mut world.flows,
-                    &self.flows,
-                    &FlowKey {
-                        partition: key.partition,
-                        id,
-                    },
-                );
+                load(&mut world.flows, &self.flows, &FlowKey { partition: key.partition, id });
             }
         }
         world.claimable.insert(scan.clone(), keys);
     }
 
     fn load_due(&self, world: &mut World, limit: usize, now: TimestampMs) {
-        let due = self
-            .timers
-            .values()
-            .take_while(|row| row.key.due_at <= now)
-            .take(limit);
+        let due = self.timers.values().take_while(|row| row.key.due_at <= now).take(limit);
         for timer in due {
             for member in &timer.members {
                 self.load_execution(world, &member.execution);
@@ -312,9 +272,7 @@ impl Tables {
     }
 
     fn load_retired(&self, world: &mut World, scan: RetentionScan, now: TimestampMs) {
-        let cutoff = scan
-            .max_age_ms
-            .map(|age| TimestampMs(now.0.saturating_sub_unsigned(age)));
+        let cutoff = scan.max_age_ms.map(|age| TimestampMs(now.0.saturating_sub_unsigned(age)));
         let horizon = scan.max_finished.and_then(|keep| self.finish_horizon(keep));
         let retired = |row: &&EventRow| {
             cutoff.is_some_and(|cutoff| row.at <= cutoff)
@@ -332,24 +290,15 @@ impl Tables {
 
     /// The last place in the log before the newest `keep` endings.
     fn finish_horizon(&self, keep: u64) -> Option<u64> {
-        let endings = self
-            .events
-            .values()
-            .rev()
-            .filter(|row| row.event_type.is_finish());
-        endings
-            .map(|row| row.seq)
-            .nth(usize::try_from(keep).unwrap_or(usize::MAX))
+        let endings = self.events.values().rev().filter(|row| row.event_type.is_finish());
+        endings.map(|row| row.seq).nth(usize::try_from(keep).unwrap_or(usize::MAX))
     }
 
     fn load_own_key(&self, world: &mut World, key: &ExecutionKey) {
         if let Some(row) = self.executions.get(key)
             && let Some(own) = &row.idempotency_key
         {
-            let key = IdempotencyKey {
-                namespace: row.namespace.clone(),
-                key: own.clone(),
-            };
+            let key = IdempotencyKey { namespace: row.namespace.clone(), key: own.clone() };
             load(&mut world.idempotency, &self.idempotency, &key);
         }
     }
@@ -397,13 +346,7 @@ impl Tables {
         for event in &change.events {
             self.log_head += 1;
             let seq = self.log_head;
-            self.events.insert(
-                seq,
-                EventRow {
-                    seq,
-                    ..event.clone()
-                },
-            );
+            self.events.insert(seq, EventRow { seq, ..event.clone() });
         }
         for key in &change.purges {
             self.purge(key);
@@ -411,8 +354,7 @@ impl Tables {
         if let Some((_, floor)) = change.log_floor {
             self.log_floor = self.log_floor.max(floor);
             let floor = self.log_floor;
-            self.events
-                .retain(|seq, row| *seq >= floor || row.execution.is_some());
+            self.events.retain(|seq, row| *seq >= floor || row.execution.is_some());
         }
         Ok(())
     }
@@ -422,8 +364,7 @@ impl Tables {
             self.ready.remove(&ready_key(&row));
         }
         self.attempts.retain(|attempt, _| attempt.execution != *key);
-        self.events
-            .retain(|_, event| event.execution.as_ref() != Some(key));
+        self.events.retain(|_, event| event.execution.as_ref() != Some(key));
     }
 
     fn query(&self, query: Query, now: TimestampMs) -> Rows {
@@ -437,32 +378,20 @@ impl Tables {
             }
             Query::Payloads(keys) => {
                 let found = keys.iter().filter_map(|key| self.executions.get(key));
-                rows.blobs = found
-                    .filter_map(|row| bytes_of(row.key, &row.payload))
-                    .collect();
+                rows.blobs = found.filter_map(|row| bytes_of(row.key, &row.payload)).collect();
             }
             Query::Result(key) => {
                 let row = self.executions.get(&key);
-                rows.blobs = row
-                    .and_then(|row| bytes_of(key, &row.result))
-                    .into_iter()
-                    .collect();
+                rows.blobs = row.and_then(|row| bytes_of(key, &row.result)).into_iter().collect();
                 rows.executions = row.cloned().into_iter().collect();
             }
             Query::Events { after, limit, .. } => {
                 let from = (Bound::Excluded(after), Bound::Unbounded);
-                let events = self
-                    .events
-                    .range(from)
-                    .filter(|(seq, _)| **seq >= self.log_floor);
+                let events = self.events.range(from).filter(|(seq, _)| **seq >= self.log_floor);
                 rows.events = events.take(limit).map(|(_, row)| row.clone()).collect();
                 rows.log = Some(self.bounds());
             }
-            Query::History {
-                execution,
-                after_version,
-                limit,
-            } => {
+            Query::History { execution, after_version, limit } => {
                 let own = |row: &&EventRow| {
                     row.execution == Some(execution) && row.version > after_version
                 };
@@ -483,21 +412,12 @@ impl Tables {
         let Some(row) = self.executions.get(&key) else {
             return;
         };
-        let from = AttemptKey {
-            execution: key,
-            index: 0,
-        };
-        let attempts = self
-            .attempts
-            .range(from..)
-            .take_while(|(at, _)| at.execution == key);
+        let from = AttemptKey { execution: key, index: 0 };
+        let attempts = self.attempts.range(from..).take_while(|(at, _)| at.execution == key);
         rows.attempts = attempts.map(|(_, row)| row.clone()).collect();
         rows.lanes = self.lanes.get(&row.lane).cloned().into_iter().collect();
         if let Some(id) = row.flow_id {
-            let flow = self.flows.get(&FlowKey {
-                partition: key.partition,
-                id,
-            });
+            let flow = self.flows.get(&FlowKey { partition: key.partition, id });
             rows.flows = flow.cloned().into_iter().collect();
         }
         rows.executions = vec![row.clone()];
@@ -522,29 +442,17 @@ impl Tables {
                 *counts.entry(group).or_default() += 1;
             }
         }
-        let count = |((namespace, lane, state), count)| CountRow {
-            namespace,
-            lane,
-            state,
-            count,
-        };
+        let count = |((namespace, lane, state), count)| CountRow { namespace, lane, state, count };
         counts.into_iter().map(count).collect()
     }
 
     fn bounds(&self) -> LogBounds {
-        LogBounds {
-            history_id: self.history_id,
-            shards: vec![(self.log_floor, self.log_head)],
-        }
+        LogBounds { history_id: self.history_id, shards: vec![(self.log_floor, self.log_head)] }
     }
 
     fn next_due(&self, scan: Option<RetentionScan>, now: TimestampMs) -> Option<TimestampMs> {
         let timer = self.timers.keys().next().map(|key| key.due_at);
-        let oldest = self
-            .events
-            .range(self.log_floor..)
-            .next()
-            .map(|(_, row)| row);
+        let oldest = self.events.range(self.log_floor..).next().map(|(_, row)| row);
         let retired = scan.and_then(|scan| {
             let oldest = oldest?;
             let too_many = scan.max_finished.and_then(|keep| self.finish_horizon(keep));

@@ -64,14 +64,7 @@ impl Needs {
     pub fn claim(&mut self, lane: Arc<str>, offered: Vec<String>, max: usize) {
         self.lanes.insert(lane.clone());
         let namespace = self.scope.clone();
-        *self
-            .claimable
-            .entry(ClaimScan {
-                lane,
-                namespace,
-                offered,
-            })
-            .or_default() += max;
+        *self.claimable.entry(ClaimScan { lane, namespace, offered }).or_default() += max;
     }
 
     pub(super) fn restrict(&mut self, scope: Option<Arc<str>>) {

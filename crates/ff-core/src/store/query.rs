@@ -23,17 +23,9 @@ pub enum Query {
     /// The stored result of an execution, as `blobs`.
     Result(ExecutionKey),
     /// `events` of a shard after a place in the log, and `log`.
-    Events {
-        shard: u16,
-        after: u64,
-        limit: usize,
-    },
+    Events { shard: u16, after: u64, limit: usize },
     /// `events` of one execution after one of its versions.
-    History {
-        execution: ExecutionKey,
-        after_version: u64,
-        limit: usize,
-    },
+    History { execution: ExecutionKey, after_version: u64, limit: usize },
     /// `counts` per namespace, lane and state.
     Counts { namespace: Option<Arc<str>> },
     /// All `lanes`, sorted.
@@ -73,13 +65,8 @@ impl ListQuery {
             && (self.states.is_empty() || self.states.contains(&row.public_state))
             && (self.flow_id.is_none() || self.flow_id == row.flow_id)
             && self.created_from.is_none_or(|from| row.created_at >= from)
-            && self
-                .created_before
-                .is_none_or(|before| row.created_at < before)
-            && self
-                .tag
-                .as_ref()
-                .is_none_or(|(key, value)| row.tags().get(key) == Some(value))
+            && self.created_before.is_none_or(|before| row.created_at < before)
+            && self.tag.as_ref().is_none_or(|(key, value)| row.tags().get(key) == Some(value))
     }
 
     /// Whether a row comes after the position.

@@ -21,10 +21,7 @@ pub struct Table<R: Row> {
 
 impl<R: Row> Default for Table<R> {
     fn default() -> Self {
-        Self {
-            slots: HashMap::new(),
-            changed: Vec::new(),
-        }
+        Self { slots: HashMap::new(), changed: Vec::new() }
     }
 }
 

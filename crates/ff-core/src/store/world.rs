@@ -39,23 +39,15 @@ pub struct World {
 
 impl World {
     pub fn new(now: TimestampMs, store: &'static str) -> Self {
-        Self {
-            now,
-            store,
-            ..Self::default()
-        }
+        Self { now, store, ..Self::default() }
     }
 
     pub fn execution(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
-        self.executions
-            .get(&key)
-            .filter(|row| self.in_scope(&row.namespace))
+        self.executions.get(&key).filter(|row| self.in_scope(&row.namespace))
     }
 
     pub fn flow(&self, key: FlowKey) -> Option<&FlowRow> {
-        self.flows
-            .get(&key)
-            .filter(|row| self.in_scope(&row.namespace))
+        self.flows.get(&key).filter(|row| self.in_scope(&row.namespace))
     }
 
     pub fn attempt(&self, execution: ExecutionKey, index: u32) -> Option<&AttemptRow> {
@@ -92,10 +84,7 @@ impl World {
             let named = self.claimable.get(&scan).into_iter().flatten();
             found.extend(named.filter_map(|key| self.execution(*key)));
         }
-        let fresh = self
-            .executions
-            .changed_rows()
-            .filter(|row| self.in_scope(&row.namespace));
+        let fresh = self.executions.changed_rows().filter(|row| self.in_scope(&row.namespace));
         found.extend(fresh.filter(|row| lanes.contains(&row.lane)));
         found.retain(|row| {
             row.is_claimable()
@@ -112,9 +101,7 @@ impl World {
     }
 
     fn in_scope(&self, namespace: &str) -> bool {
-        self.scope
-            .as_ref()
-            .is_none_or(|scope| scope.as_str() == namespace)
+        self.scope.as_ref().is_none_or(|scope| scope.as_str() == namespace)
     }
 
     /// The namespace that the present operation is confined to.

@@ -71,18 +71,14 @@ impl ExecutionKey {
         let partition = match partition.parse::<u16>() {
             Ok(number) if plain_number => number,
             _ => {
-                return Err(ExecutionIdParseError::InvalidPartitionIndex(
-                    partition.to_owned(),
-                ));
+                return Err(ExecutionIdParseError::InvalidPartitionIndex(partition.to_owned()));
             }
         };
         let well_formed = id.len() == 36;
         let id = match Uuid::try_parse(id) {
             Ok(uuid) if well_formed => uuid,
             _ => {
-                return Err(ExecutionIdParseError::InvalidUuid(
-                    id.chars().take(80).collect(),
-                ));
+                return Err(ExecutionIdParseError::InvalidUuid(id.chars().take(80).collect()));
             }
         };
         Ok(Self { partition, id })

@@ -14,9 +14,7 @@ pub struct TimestampMs(pub i64);
 impl TimestampMs {
     /// This host's wall clock. The engine never decides by it: stores bring their own `now`.
     pub fn now() -> Self {
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
     }
 
@@ -32,10 +30,7 @@ impl TimestampMs {
 
     #[must_use]
     pub fn after_ms(self, delay_ms: u64) -> Self {
-        Self(
-            self.0
-                .saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX)),
-        )
+        Self(self.0.saturating_add(i64::try_from(delay_ms).unwrap_or(i64::MAX)))
     }
 
     /// How long from `earlier` to this instant; zero if it is not later.

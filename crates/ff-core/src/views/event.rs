@@ -4,11 +4,8 @@ use crate::contracts::Event;
 use crate::rows::EventRow;
 use crate::types::{FlowId, LaneId, Namespace};
 
-pub fn event(row: EventRow, cursor: String) -> Event {
-    let details = row
-        .details
-        .as_deref()
-        .and_then(|json| serde_json::from_str(json).ok());
+pub fn event(row: &EventRow, cursor: String) -> Event {
+    let details = row.details.as_deref().and_then(|json| serde_json::from_str(json).ok());
     Event {
         cursor,
         at: row.at,

@@ -16,9 +16,7 @@ use crate::store::CountRow;
 use crate::types::{FlowId, LaneId, Namespace, TimestampMs};
 
 pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow]) -> ExecutionSnapshot {
-    let current = attempts
-        .iter()
-        .find(|attempt| attempt.key.index == row.attempt_index);
+    let current = attempts.iter().find(|attempt| attempt.key.index == row.attempt_index);
     let running = current.filter(|_| row.phase == LifecyclePhase::Active);
     ExecutionSnapshot {
         execution_id: row.key.execution_id(),
@@ -54,10 +52,7 @@ pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow]) -> ExecutionSnapsho
 
 pub fn page(rows: &[ExecutionRow], more: bool) -> ExecutionPage {
     let next_cursor = rows.last().filter(|_| more).map(list_cursor);
-    ExecutionPage {
-        executions: rows.iter().map(summary).collect(),
-        next_cursor,
-    }
+    ExecutionPage { executions: rows.iter().map(summary).collect(), next_cursor }
 }
 
 /// The keyset position behind a row.
@@ -71,10 +66,7 @@ pub fn parse_list_cursor(text: &str) -> Result<(TimestampMs, Uuid), EngineError>
         Some((TimestampMs(at.parse().ok()?), Uuid::try_parse(id).ok()?))
     };
     parse().ok_or_else(|| {
-        EngineError::validation(
-            ValidationKind::InvalidCursor,
-            "the page cursor cannot be read",
-        )
+        EngineError::validation(ValidationKind::InvalidCursor, "the page cursor cannot be read")
     })
 }
 
@@ -91,9 +83,8 @@ pub fn lane(row: &LaneRow) -> LaneSnapshot {
 pub fn counts(rows: Vec<CountRow>) -> Vec<LaneCounts> {
     let mut lanes: BTreeMap<(Arc<str>, Arc<str>), LaneCounts> = BTreeMap::new();
     for row in rows {
-        let lane = lanes
-            .entry((row.namespace.clone(), row.lane.clone()))
-            .or_insert_with(|| LaneCounts {
+        let lane =
+            lanes.entry((row.namespace.clone(), row.lane.clone())).or_insert_with(|| LaneCounts {
                 namespace: Namespace::new(&*row.namespace),
                 lane_id: LaneId::new(&*row.lane),
                 counts: BTreeMap::new(),
@@ -154,9 +145,5 @@ fn text(value: Option<&Arc<str>>) -> Option<String> {
 }
 
 fn tokens(class: &str) -> Vec<String> {
-    class
-        .split(',')
-        .filter(|token| !token.is_empty())
-        .map(str::to_owned)
-        .collect()
+    class.split(',').filter(|token| !token.is_empty()).map(str::to_owned).collect()
 }

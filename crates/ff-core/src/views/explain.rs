@@ -21,9 +21,7 @@ pub fn explain(
     flow: Option<&FlowRow>,
     now: TimestampMs,
 ) -> Explanation {
-    let current = attempts
-        .iter()
-        .find(|attempt| attempt.key.index == row.attempt_index);
+    let current = attempts.iter().find(|attempt| attempt.key.index == row.attempt_index);
     let finding = match row.phase {
         LifecyclePhase::Terminal | LifecyclePhase::Cancelled => finished(row),
         LifecyclePhase::Active => running(row, current, now),
@@ -46,13 +44,8 @@ pub fn explain(
 }
 
 fn finished(row: &ExecutionRow) -> Finding {
-    let reason = row
-        .failure_reason
-        .as_deref()
-        .or(row.cancellation_reason.as_deref());
-    let because = reason
-        .map(|reason| format!(": {reason}"))
-        .unwrap_or_default();
+    let reason = row.failure_reason.as_deref().or(row.cancellation_reason.as_deref());
+    let because = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
     Finding {
         rule: "finished",
         words: format!("It has ended as {}{because}.", row.public_state.as_str()),
@@ -72,10 +65,7 @@ fn running(row: &ExecutionRow, current: Option<&AttemptRow>, now: TimestampMs) -
     let words = if expired {
         format!("The lease of {holder} has expired; it is about to be handed out again.")
     } else {
-        format!(
-            "It is running: {holder} holds attempt {}.",
-            row.attempt_index
-        )
+        format!("It is running: {holder} holds attempt {}.", row.attempt_index)
     };
     Finding {
         rule: if expired { "lease_expired" } else { "running" },
@@ -108,10 +98,7 @@ fn waiting(
             let left = left(row, now);
             Finding {
                 rule: "retry_backoff",
-                words: format!(
-                    "Attempt {} failed; the next starts in {left}.",
-                    row.retry_count
-                ),
+                words: format!("Attempt {} failed; the next starts in {left}.", row.retry_count),
                 details: json!({
                     "not_before": row.not_before,
                     "retry_count": row.retry_count,
@@ -160,15 +147,9 @@ fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>) -> Finding {
     }
     let needs = &*row.capability_class;
     let words = if needs.is_empty() {
-        format!(
-            "It is ready; no worker of lane {} has claimed it yet.",
-            row.lane
-        )
+        format!("It is ready; no worker of lane {} has claimed it yet.", row.lane)
     } else {
-        format!(
-            "It is ready; no worker of lane {} that offers {needs} has claimed it.",
-            row.lane
-        )
+        format!("It is ready; no worker of lane {} that offers {needs} has claimed it.", row.lane)
     };
     Finding {
         rule: "waiting_for_worker",
@@ -183,8 +164,5 @@ fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>) -> Finding {
 }
 
 fn left(row: &ExecutionRow, now: TimestampMs) -> String {
-    format!(
-        "{:.1} s",
-        row.not_before.unwrap_or(now).since(now).as_secs_f64()
-    )
+    format!("{:.1} s", row.not_before.unwrap_or(now).since(now).as_secs_f64())
 }

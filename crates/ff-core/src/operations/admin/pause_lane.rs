@@ -49,21 +49,10 @@ impl Operation for PauseLane {
             paused_by: Some(self.by.clone()).filter(|by| !by.is_empty()),
             paused_at: Some(world.now),
         };
-        let put = if known.is_some() {
-            Write::Update
-        } else {
-            Write::Insert
-        };
+        let put = if known.is_some() { Write::Update } else { Write::Insert };
         let event = lane_event(&self.lane, EventType::LanePaused, world.now, &self.by);
         let event = event.details(&json!({ "reason": &*self.reason }));
-        Ok((
-            (),
-            Change {
-                lanes: vec![put(after)],
-                events: vec![event],
-                ..Change::default()
-            },
-        ))
+        Ok(((), Change { lanes: vec![put(after)], events: vec![event], ..Change::default() }))
     }
 }
 
@@ -77,24 +66,14 @@ impl Operation for ResumeLane {
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
-        let known = world
-            .lanes
-            .get(&self.lane)
-            .ok_or(EngineError::NotFound { entity: "lane" })?;
+        let known = world.lanes.get(&self.lane).ok_or(EngineError::NotFound { entity: "lane" })?;
         if known.state == LaneState::Active {
             return Ok(((), Change::default()));
         }
         let after = LaneRow::active(self.lane.clone());
         let event = lane_event(&self.lane, EventType::LaneResumed, world.now, &self.by);
         let lanes = vec![Write::Update(after)];
-        Ok((
-            (),
-            Change {
-                lanes,
-                events: vec![event],
-                ..Change::default()
-            },
-        ))
+        Ok(((), Change { lanes, events: vec![event], ..Change::default() }))
     }
 }
 

@@ -32,9 +32,7 @@ impl Operation for CancelExecution {
         };
         let row = world
             .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound {
-                entity: "execution",
-            })?;
+            .ok_or(EngineError::NotFound { entity: "execution" })?;
         if row.is_finished() {
             if row.public_state == PublicState::Cancelled {
                 return Ok((reply, change));
@@ -43,9 +41,7 @@ impl Operation for CancelExecution {
             let detail = format!("{} has already ended as {state}", args.execution_id);
             return Err(EngineError::invalid(detail));
         }
-        let attempt = world
-            .current_attempt(row)
-            .filter(|attempt| attempt.is_leased());
+        let attempt = world.current_attempt(row).filter(|attempt| attempt.is_leased());
         if let Some(attempt) = attempt.filter(|_| args.source != CancelSource::OperatorOverride) {
             check_fence(args, attempt)?;
         }
@@ -67,9 +63,7 @@ impl Operation for CancelExecution {
 
 fn check_fence(args: &CancelExecutionArgs, attempt: &AttemptRow) -> Result<(), EngineError> {
     let Some(epoch) = args.lease_epoch else {
-        return Err(EngineError::invalid(
-            "the execution is leased: its lease epoch must be given",
-        ));
+        return Err(EngineError::invalid("the execution is leased: its lease epoch must be given"));
     };
     if epoch.0.min(i64::MAX as u64) != attempt.lease_epoch {
         return Err(EngineError::State(StateKind::StaleLease));

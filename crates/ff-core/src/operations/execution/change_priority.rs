@@ -29,30 +29,19 @@ impl Operation for ChangePriority {
         let mut change = Change::default();
         let row = world
             .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound {
-                entity: "execution",
-            })?;
+            .ok_or(EngineError::NotFound { entity: "execution" })?;
         let waiting = row.phase == LifecyclePhase::Runnable
             && row.eligibility == EligibilityState::EligibleNow;
         if !waiting {
-            return Err(EngineError::Contention(
-                ContentionKind::ExecutionNotEligible,
-            ));
+            return Err(EngineError::Contention(ContentionKind::ExecutionNotEligible));
         }
         let mut after = row.clone();
-        after.priority = args
-            .new_priority
-            .clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX);
+        after.priority = args.new_priority.clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX);
         after.set_raw("last_mutation_at", args.now.0.to_string().into());
         let details = json!({ "old_priority": row.priority, "new_priority": after.priority });
-        transition(
-            &mut change,
-            row,
-            after,
-            EventType::PriorityChanged,
-            world.now,
-            |event| event.details(&details),
-        );
+        transition(&mut change, row, after, EventType::PriorityChanged, world.now, |event| {
+            event.details(&details)
+        });
         let execution_id = args.execution_id.clone();
         Ok((ChangePriorityResult::Changed { execution_id }, change))
     }

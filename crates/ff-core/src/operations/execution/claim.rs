@@ -17,7 +17,7 @@ use crate::state::{
     OwnershipState, PublicState,
 };
 use crate::store::{Change, Needs, World, Write};
-use crate::types::WorkerInstanceId;
+use crate::types::{TimestampMs, WorkerInstanceId};
 
 #[derive(Debug)]
 pub struct Claim {
@@ -58,10 +58,7 @@ impl Operation for Claim {
         let mut change = Change::default();
         let mut grants = Vec::new();
         let open = |lane: &&Arc<str>| {
-            world
-                .lanes
-                .get(*lane)
-                .is_none_or(|lane| lane.state == LaneState::Active)
+            world.lanes.get(*lane).is_none_or(|lane| lane.state == LaneState::Active)
         };
         let lanes: Vec<_> = self.lanes.iter().filter(open).cloned().collect();
         for row in world.claimable(&lanes, &self.capabilities.tokens) {
@@ -75,9 +72,7 @@ impl Operation for Claim {
             grants.push(self.grant(world, &mut change, row));
         }
         if !grants.is_empty() {
-            change
-                .timers
-                .push(Write::Insert(self.lease_timer(world, &grants)));
+            change.timers.push(Write::Insert(self.lease_timer(world, &grants)));
         }
         Ok((grants, change))
     }
@@ -86,26 +81,18 @@ impl Operation for Claim {
 impl Claim {
     fn grant(&self, world: &World, change: &mut Change, row: &ExecutionRow) -> Grant {
         let known = world.current_attempt(row);
-        let epoch = row
-            .lease_epoch
-            .max(known.map_or(0, |attempt| attempt.lease_epoch))
-            + 1;
+        let epoch = row.lease_epoch.max(known.map_or(0, |attempt| attempt.lease_epoch)) + 1;
         let expires_at = world.now.after_ms(u64::from(self.lease_ttl_ms));
         let (attempt_type, kind) = kind_of_claim(row, known);
         let resumed = known.filter(|_| kind == HandleKind::Resumed);
         let attempt = AttemptRow {
-            key: AttemptKey {
-                execution: row.key,
-                index: row.attempt_index,
-            },
+            key: AttemptKey { execution: row.key, index: row.attempt_index },
             attempt_type,
             lease_epoch: epoch,
             worker_id: Some(self.worker_id.clone()),
             worker_instance_id: Some(self.worker_instance_id.clone()),
             lease_expires_at: Some(expires_at),
-            started_at: resumed
-                .and_then(|attempt| attempt.started_at)
-                .or(Some(world.now)),
+            started_at: resumed.and_then(|attempt| attempt.started_at).or(Some(world.now)),
             ended_at: None,
             outcome: None,
             failure_reason: None,
@@ -124,26 +111,15 @@ impl Claim {
         after.started_at = after.started_at.or(Some(world.now));
         after.lease_epoch = epoch;
         if row.policy.is_some()
-            && let Some(timer) = attempt_timer(&after, &attempt)
+            && let Some(timer) = attempt_timer(&after, world.now)
         {
             // A resumed attempt keeps its due time, so its timer may be there already.
             change.timers.push(Write::Update(timer));
         }
-        let put = if known.is_some() {
-            Write::Update
-        } else {
-            Write::Insert
-        };
+        let put = if known.is_some() { Write::Update } else { Write::Insert };
         change.attempts.push(put(attempt.clone()));
         let by = Some(self.worker_instance_id.clone());
-        transition(
-            change,
-            row,
-            after.clone(),
-            EventType::Claimed,
-            world.now,
-            |event| event.by(by),
-        );
+        transition(change, row, after.clone(), EventType::Claimed, world.now, |event| event.by(by));
         let handle = Handle::new(
             row.key,
             row.attempt_index,
@@ -152,11 +128,7 @@ impl Claim {
             WorkerInstanceId::new(&*self.worker_instance_id),
             kind,
         );
-        Grant {
-            row: after,
-            attempt,
-            handle,
-        }
+        Grant { row: after, attempt, handle }
     }
 
     /// One timer for everything that this call hands out.
@@ -166,15 +138,8 @@ impl Claim {
             execution: grant.row.key,
             lease_epoch: grant.row.lease_epoch,
         });
-        let key = TimerKey {
-            due_at,
-            kind: TimerKind::Lease,
-            subject: self.claim_id,
-        };
-        TimerRow {
-            key,
-            members: members.collect(),
-        }
+        let key = TimerKey { due_at, kind: TimerKind::Lease, subject: self.claim_id };
+        TimerRow { key, members: members.collect() }
     }
 }
 
@@ -191,27 +156,17 @@ fn kind_of_claim(row: &ExecutionRow, known: Option<&AttemptRow>) -> (AttemptType
     }
 }
 
-fn attempt_timer(row: &ExecutionRow, attempt: &AttemptRow) -> Option<TimerRow> {
+/// Counts from the claim: time that an attempt spends put down is not time that it runs.
+fn attempt_timer(row: &ExecutionRow, now: TimestampMs) -> Option<TimerRow> {
     let timeout_ms = row.policy().timeout_policy.attempt_timeout_ms?;
-    let due_at = attempt.started_at?.after_ms(timeout_ms);
-    Some(TimerRow::single(
-        TimerKind::AttemptTimeout,
-        due_at,
-        row.key,
-        attempt.lease_epoch,
-    ))
+    let due_at = now.after_ms(timeout_ms);
+    Some(TimerRow::single(TimerKind::AttemptTimeout, due_at, row.key, row.lease_epoch))
 }
 
 fn flow_has_ended(world: &World, row: &ExecutionRow) -> bool {
     row.flow_id.is_some_and(|id| {
-        let key = FlowKey {
-            partition: row.key.partition,
-            id,
-        };
-        world
-            .flows
-            .get(&key)
-            .is_some_and(|flow| flow.state.is_finished())
+        let key = FlowKey { partition: row.key.partition, id };
+        world.flows.get(&key).is_some_and(|flow| flow.state.is_finished())
     })
 }
 
@@ -224,7 +179,5 @@ pub(crate) fn hold(world: &World, change: &mut Change, row: &ExecutionRow) {
     after.blocking = BlockingReason::PausedByFlowCancel;
     after.public_state = PublicState::Waiting;
     after.not_before = None;
-    transition(change, row, after, EventType::Held, world.now, |event| {
-        event
-    });
+    transition(change, row, after, EventType::Held, world.now, |event| event);
 }

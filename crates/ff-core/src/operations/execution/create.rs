@@ -31,24 +31,10 @@ impl Operation for CreateExecution {
         let deadline = self.deadline_at.or(from_policy);
         let mut accepted = Accepted::default();
         let until = self.delay_until;
-        match accept(
-            world,
-            &mut change,
-            &mut accepted,
-            &self.item,
-            until,
-            deadline,
-        ) {
-            SubmitOutcome::Created {
-                execution_id,
-                public_state,
-            } => Ok((
-                CreateExecutionResult::Created {
-                    execution_id,
-                    public_state,
-                },
-                change,
-            )),
+        match accept(world, &mut change, &mut accepted, &self.item, until, deadline) {
+            SubmitOutcome::Created { execution_id, public_state } => {
+                Ok((CreateExecutionResult::Created { execution_id, public_state }, change))
+            }
             SubmitOutcome::Duplicate { execution_id } => {
                 Ok((CreateExecutionResult::Duplicate { execution_id }, change))
             }

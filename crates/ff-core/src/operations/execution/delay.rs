@@ -9,7 +9,7 @@ use crate::contracts::EventType;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::rows::EventRow;
-use crate::state::{AttemptState, BlockingReason};
+use crate::state::{AttemptState, BlockingReason, LifecyclePhase};
 use crate::store::{Change, Needs, World, Write};
 use crate::types::TimestampMs;
 
@@ -31,6 +31,9 @@ impl Operation for Delay {
 
     fn decide(&self, world: &World) -> Result<(TimestampMs, Change), EngineError> {
         let mut change = Change::default();
+        if let Some(until) = self.answer_to_repeat(world) {
+            return Ok((until, change));
+        }
         let held = fence::held(world, &self.handle)?;
         let until = world.now.after(self.delay);
         let by = held.attempt.worker_instance_id.clone();
@@ -41,27 +44,24 @@ impl Operation for Delay {
 
         let mut after = held.row.clone();
         after.attempt_state = AttemptState::AttemptInterrupted;
-        wait_until(
-            &mut change,
-            &mut after,
-            until,
-            world.now,
-            BlockingReason::WaitingForDelay,
-        );
-        transition(
-            &mut change,
-            held.row,
-            after,
-            EventType::Delayed,
-            world.now,
-            |event| {
-                let details = serde_json::json!({ "delay_until": until.0 });
-                EventRow {
-                    lease_ended: true,
-                    ..event.by(by).details(&details)
-                }
-            },
-        );
+        wait_until(&mut change, &mut after, until, world.now, BlockingReason::WaitingForDelay);
+        transition(&mut change, held.row, after, EventType::Delayed, world.now, |event| {
+            let details = serde_json::json!({ "delay_until": until.0 });
+            EventRow { lease_ended: true, ..event.by(by).details(&details) }
+        });
         Ok((until, change))
+    }
+}
+
+impl Delay {
+    /// Only a delay leaves an attempt interrupted under the fence that its holder had.
+    fn answer_to_repeat(&self, world: &World) -> Option<TimestampMs> {
+        let row = world.execution(self.handle.key())?;
+        let attempt = world.current_attempt(row)?;
+        let put_down = row.phase == LifecyclePhase::Runnable
+            && row.attempt_state == AttemptState::AttemptInterrupted
+            && row.attempt_index == self.handle.attempt_index()
+            && attempt.lease_epoch == self.handle.lease_epoch().0;
+        put_down.then_some(row.not_before.unwrap_or(world.now))
     }
 }

@@ -22,9 +22,7 @@ pub(super) fn needs(needs: &mut Needs, handle: &Handle) {
 /// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
 /// the store's clock.
 pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
-    let row = world.execution(handle.key()).ok_or(EngineError::NotFound {
-        entity: "execution",
-    })?;
+    let row = world.execution(handle.key()).ok_or(EngineError::NotFound { entity: "execution" })?;
     if mutants::active(Mutant::CancelNotFinal) && row.phase == LifecyclePhase::Cancelled {
         let attempt = world.attempt(row.key, handle.attempt_index());
         return attempt
@@ -34,9 +32,7 @@ pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, En
     if row.phase != LifecyclePhase::Active {
         return Err(EngineError::Contention(ContentionKind::ExecutionNotActive));
     }
-    let attempt = world
-        .current_attempt(row)
-        .ok_or(EngineError::State(StateKind::StaleLease))?;
+    let attempt = world.current_attempt(row).ok_or(EngineError::State(StateKind::StaleLease))?;
     if mutants::active(Mutant::NoFence) {
         return Ok(Held { row, attempt });
     }
@@ -55,9 +51,7 @@ pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, En
 /// The handle's own attempt, if it has ended under exactly this fence: the mark of a repeated call.
 pub(super) fn ended_under<'w>(world: &'w World, handle: &Handle) -> Option<&'w AttemptRow> {
     world.execution(handle.key())?;
-    world
-        .attempt(handle.key(), handle.attempt_index())
-        .filter(|attempt| {
-            attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some()
-        })
+    world.attempt(handle.key(), handle.attempt_index()).filter(|attempt| {
+        attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some()
+    })
 }

@@ -40,15 +40,7 @@ pub(crate) enum AttemptEnding {
 
 impl Ending {
     pub fn new(outcome: TerminalOutcome, at: TimestampMs, attempt: AttemptEnding) -> Self {
-        Self {
-            outcome,
-            at,
-            attempt,
-            result: None,
-            reason: None,
-            category: None,
-            by: None,
-        }
+        Self { outcome, at, attempt, result: None, reason: None, category: None, by: None }
     }
 }
 
@@ -67,10 +59,7 @@ pub(crate) fn finish(
     if row.holds_key
         && let Some(key) = &row.idempotency_key
     {
-        let key = IdempotencyKey {
-            namespace: row.namespace.clone(),
-            key: key.clone(),
-        };
+        let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
         change.idempotency.push(Write::Delete(key));
     }
 
@@ -83,18 +72,11 @@ pub(crate) fn finish(
         change.attempts.push(Write::Update(ended));
     }
     let cancelled = ending.outcome == TerminalOutcome::Cancelled;
-    after.phase = if cancelled {
-        LifecyclePhase::Cancelled
-    } else {
-        LifecyclePhase::Terminal
-    };
+    after.phase = if cancelled { LifecyclePhase::Cancelled } else { LifecyclePhase::Terminal };
     if ending.attempt != AttemptEnding::Untouched {
         after.ownership = OwnershipState::Unowned;
-        after.attempt_state = if cancelled {
-            AttemptState::Cancelled
-        } else {
-            AttemptState::AttemptTerminal
-        };
+        after.attempt_state =
+            if cancelled { AttemptState::Cancelled } else { AttemptState::AttemptTerminal };
     }
     after.eligibility = EligibilityState::NotApplicable;
     after.public_state = ending.outcome.public_state();
@@ -110,30 +92,20 @@ pub(crate) fn finish(
         after.failure_category = ending.category;
     }
     adjust(&mut after);
-    let details = after
-        .failure_reason
-        .as_ref()
-        .or(after.cancellation_reason.as_ref())
-        .map(
-            |reason| json!({ "reason": &**reason, "category": after.failure_category.as_deref() }),
-        );
-    transition(
-        change,
-        row,
-        after,
-        event_type(ending.outcome),
-        world.now,
-        |event| {
-            let event = EventRow {
-                lease_ended: had_lease,
-                ..event.by(ending.by)
-            };
-            match &details {
-                Some(details) => event.details(details),
-                None => event,
-            }
-        },
-    );
+    // A cancelled execution may still carry the failure of an attempt before.
+    let (reason, category) = match cancelled {
+        true => (&after.cancellation_reason, None),
+        false => (&after.failure_reason, after.failure_category.as_deref()),
+    };
+    let details =
+        reason.as_ref().map(|reason| json!({ "reason": &**reason, "category": category }));
+    transition(change, row, after, event_type(ending.outcome), world.now, |event| {
+        let event = EventRow { lease_ended: had_lease, ..event.by(ending.by) };
+        match &details {
+            Some(details) => event.details(details),
+            None => event,
+        }
+    });
 }
 
 fn event_type(outcome: TerminalOutcome) -> EventType {
@@ -180,11 +152,7 @@ fn end_attempt(attempt: &AttemptRow, ending: &Ending, now: TimestampMs) -> Optio
 pub(crate) fn disarm_timers(change: &mut Change, row: &ExecutionRow) {
     disarm_ready(change, row);
     if let Some(due_at) = row.deadline_at {
-        let key = TimerKey {
-            due_at,
-            kind: TimerKind::Deadline,
-            subject: row.key.id,
-        };
+        let key = TimerKey { due_at, kind: TimerKind::Deadline, subject: row.key.id };
         change.timers.push(Write::Delete(key));
     }
 }
@@ -193,11 +161,7 @@ pub(crate) fn disarm_ready(change: &mut Change, row: &ExecutionRow) {
     if let (Some(due_at), EligibilityState::NotEligibleUntilTime) =
         (row.not_before, row.eligibility)
     {
-        let key = TimerKey {
-            due_at,
-            kind: TimerKind::Ready,
-            subject: row.key.id,
-        };
+        let key = TimerKey { due_at, kind: TimerKind::Ready, subject: row.key.id };
         change.timers.push(Write::Delete(key));
     }
 }

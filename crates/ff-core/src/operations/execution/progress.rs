@@ -29,12 +29,6 @@ impl Operation for Progress {
         let mut attempt = held.attempt.clone();
         attempt.progress_percent = self.percent.or(attempt.progress_percent);
         attempt.progress_message = self.message.clone().or(attempt.progress_message);
-        Ok((
-            (),
-            Change {
-                attempts: vec![Write::Update(attempt)],
-                ..Change::default()
-            },
-        ))
+        Ok(((), Change { attempts: vec![Write::Update(attempt)], ..Change::default() }))
     }
 }

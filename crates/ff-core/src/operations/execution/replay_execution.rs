@@ -34,18 +34,12 @@ impl Operation for ReplayExecution {
         let mut change = Change::default();
         let row = world
             .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound {
-                entity: "execution",
-            })?;
+            .ok_or(EngineError::NotFound { entity: "execution" })?;
         if row.phase != LifecyclePhase::Terminal {
             return Err(EngineError::State(StateKind::ExecutionNotTerminal));
         }
         let replays = row.replay_count();
-        if row
-            .policy()
-            .max_replay_count
-            .is_some_and(|max| replays >= max)
-        {
+        if row.policy().max_replay_count.is_some_and(|max| replays >= max) {
             return Err(EngineError::State(StateKind::MaxReplaysExhausted));
         }
         let attempt = world.current_attempt(row);
@@ -79,14 +73,9 @@ impl Operation for ReplayExecution {
             json!({ "branch": "normal" })
         };
         let public_state = after.public_state;
-        transition(
-            &mut change,
-            row,
-            after,
-            EventType::Replayed,
-            world.now,
-            |event| event.details(&details),
-        );
+        transition(&mut change, row, after, EventType::Replayed, world.now, |event| {
+            event.details(&details)
+        });
         Ok((ReplayExecutionResult::Replayed { public_state }, change))
     }
 }
@@ -133,12 +122,7 @@ fn reset_groups(world: &World, change: &mut Change, row: &ExecutionRow) -> usize
         ..group.clone()
     };
     let before = change.edge_groups.len();
-    let groups = world
-        .edge_groups
-        .rows()
-        .filter(into)
-        .map(reset)
-        .map(Write::Update);
+    let groups = world.edge_groups.rows().filter(into).map(reset).map(Write::Update);
     change.edge_groups.extend(groups);
     change.edge_groups.len() - before
 }

@@ -78,30 +78,17 @@ pub(crate) fn fail_attempt(
     after.attempt_state = AttemptState::PendingRetryAttempt;
     after.failure_reason = Some(failure.reason.clone());
     after.failure_category = Some(failure.category.clone());
-    wait_until(
-        change,
-        &mut after,
-        delay_until,
-        world.now,
-        BlockingReason::WaitingForRetryBackoff,
-    );
+    wait_until(change, &mut after, delay_until, world.now, BlockingReason::WaitingForRetryBackoff);
     let details = json!({
         "reason": &*failure.reason,
         "category": &*failure.category,
         "delay_until": delay_until.0,
     });
-    transition(
-        change,
-        row,
-        after,
-        EventType::RetryScheduled,
-        world.now,
-        |event| EventRow {
-            lease_ended: true,
-            attempt_index: row.attempt_index,
-            ..event.by(failure.by).details(&details)
-        },
-    );
+    transition(change, row, after, EventType::RetryScheduled, world.now, |event| EventRow {
+        lease_ended: true,
+        attempt_index: row.attempt_index,
+        ..event.by(failure.by).details(&details)
+    });
     FailOutcome::RetryScheduled { delay_until }
 }
 
@@ -137,18 +124,11 @@ pub(crate) fn expire_lease(
     after.reclaim_count += 1;
     after.attempt_state = AttemptState::AttemptInterrupted;
     make_ready(&mut after);
-    transition(
-        change,
-        row,
-        after,
-        EventType::LeaseExpired,
-        world.now,
-        |event| EventRow {
-            lease_ended: true,
-            attempt_index: row.attempt_index,
-            ..event.by(by)
-        },
-    );
+    transition(change, row, after, EventType::LeaseExpired, world.now, |event| EventRow {
+        lease_ended: true,
+        attempt_index: row.attempt_index,
+        ..event.by(by)
+    });
 }
 
 /// Claimable from now on.
@@ -175,11 +155,6 @@ pub(crate) fn wait_until(
         row.public_state = PublicState::Delayed;
         row.blocking = reason;
         row.not_before = Some(until);
-        change.timers.push(Write::Insert(TimerRow::single(
-            TimerKind::Ready,
-            until,
-            row.key,
-            0,
-        )));
+        change.timers.push(Write::Insert(TimerRow::single(TimerKind::Ready, until, row.key, 0)));
     }
 }

@@ -27,39 +27,24 @@ impl Operation for Reschedule {
         let mut change = Change::default();
         let row = world
             .execution(self.args.execution_id.key())
-            .ok_or(EngineError::NotFound {
-                entity: "execution",
-            })?;
-        let waiting = matches!(
-            row.phase,
-            LifecyclePhase::Submitted | LifecyclePhase::Runnable
-        ) && matches!(
-            row.eligibility,
-            EligibilityState::EligibleNow | EligibilityState::NotEligibleUntilTime
-        );
+            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let waiting = matches!(row.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
+            && matches!(
+                row.eligibility,
+                EligibilityState::EligibleNow | EligibilityState::NotEligibleUntilTime
+            );
         if !waiting {
             return Err(EngineError::State(StateKind::NotRunnable));
         }
         disarm_ready(&mut change, row);
         let until = world.now.after(self.args.delay);
         let mut after = row.clone();
-        wait_until(
-            &mut change,
-            &mut after,
-            until,
-            world.now,
-            BlockingReason::WaitingForDelay,
-        );
+        wait_until(&mut change, &mut after, until, world.now, BlockingReason::WaitingForDelay);
         let public_state = after.public_state;
         let details = serde_json::json!({ "not_before": until.0 });
-        transition(
-            &mut change,
-            row,
-            after,
-            EventType::Rescheduled,
-            world.now,
-            |event| event.details(&details),
-        );
+        transition(&mut change, row, after, EventType::Rescheduled, world.now, |event| {
+            event.details(&details)
+        });
         Ok((public_state, change))
     }
 }

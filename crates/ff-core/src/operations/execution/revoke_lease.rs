@@ -28,16 +28,10 @@ impl Operation for RevokeLease {
         let mut change = Change::default();
         let row = world
             .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound {
-                entity: "execution",
-            })?;
-        let satisfied = |reason: &str| RevokeLeaseResult::AlreadySatisfied {
-            reason: reason.into(),
-        };
-        let Some(attempt) = world
-            .current_attempt(row)
-            .filter(|attempt| attempt.is_leased())
-        else {
+            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let satisfied =
+            |reason: &str| RevokeLeaseResult::AlreadySatisfied { reason: reason.into() };
+        let Some(attempt) = world.current_attempt(row).filter(|attempt| attempt.is_leased()) else {
             return Ok((satisfied("no_active_lease"), change));
         };
         let wanted = args.worker_instance_id.as_str();
@@ -45,10 +39,7 @@ impl Operation for RevokeLease {
             return Ok((satisfied("different_worker_instance_id"), change));
         }
         let lease_id = lease_id(world.store, attempt);
-        let expected = args
-            .expected_lease_id
-            .as_deref()
-            .filter(|id| !id.is_empty());
+        let expected = args.expected_lease_id.as_deref().filter(|id| !id.is_empty());
         if expected.is_some_and(|expected| expected != lease_id) {
             return Ok((satisfied("lease_id_mismatch"), change));
         }
@@ -72,25 +63,12 @@ impl Operation for RevokeLease {
             "lease_id": lease_id,
             "holder": attempt.holder(),
         });
-        transition(
-            &mut change,
-            row,
-            after,
-            EventType::LeaseRevoked,
-            world.now,
-            |event| EventRow {
-                lease_ended: true,
-                ..event.details(&details)
-            },
-        );
+        transition(&mut change, row, after, EventType::LeaseRevoked, world.now, |event| EventRow {
+            lease_ended: true,
+            ..event.details(&details)
+        });
         let lease_epoch = epoch.to_string();
-        Ok((
-            RevokeLeaseResult::Revoked {
-                lease_id,
-                lease_epoch,
-            },
-            change,
-        ))
+        Ok((RevokeLeaseResult::Revoked { lease_id, lease_epoch }, change))
     }
 }
 

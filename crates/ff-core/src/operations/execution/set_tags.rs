@@ -25,9 +25,7 @@ impl Operation for SetTags {
         let mut change = Change::default();
         let row = world
             .execution(self.args.execution_id.key())
-            .ok_or(EngineError::NotFound {
-                entity: "execution",
-            })?;
+            .ok_or(EngineError::NotFound { entity: "execution" })?;
         let mut tags = row.tags();
         for (key, value) in &self.args.tags {
             match value {
@@ -45,14 +43,9 @@ impl Operation for SetTags {
             return Ok(((), change));
         }
         let details = serde_json::json!({ "tags": self.args.tags });
-        transition(
-            &mut change,
-            row,
-            after,
-            EventType::TagsChanged,
-            world.now,
-            |event| event.details(&details),
-        );
+        transition(&mut change, row, after, EventType::TagsChanged, world.now, |event| {
+            event.details(&details)
+        });
         Ok(((), change))
     }
 }

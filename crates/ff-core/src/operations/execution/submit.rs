@@ -96,29 +96,19 @@ pub(super) fn accept(
 ) -> SubmitOutcome {
     let key = idempotency_key(&item.row);
     if let Some(key) = &key {
-        let known = accepted
-            .keys
-            .get(key)
-            .or_else(|| world.idempotency.get(key));
+        let known = accepted.keys.get(key).or_else(|| world.idempotency.get(key));
         if let Some(known) = known.filter(|known| known.holds(world.now)) {
             return if known.fingerprint == item.fingerprint {
-                SubmitOutcome::Duplicate {
-                    execution_id: known.execution.execution_id(),
-                }
+                SubmitOutcome::Duplicate { execution_id: known.execution.execution_id() }
             } else {
                 SubmitOutcome::Refused(EngineError::Conflict(ConflictKind::IdempotencyKeyReused))
             };
         }
     }
-    let stored = world
-        .executions
-        .get(&item.row.key)
-        .map(|row| row.namespace.clone());
+    let stored = world.executions.get(&item.row.key).map(|row| row.namespace.clone());
     if let Some(owner) = accepted.ids.get(&item.row.key).cloned().or(stored) {
         return if owner == item.row.namespace {
-            SubmitOutcome::Duplicate {
-                execution_id: item.row.key.execution_id(),
-            }
+            SubmitOutcome::Duplicate { execution_id: item.row.key.execution_id() }
         } else {
             SubmitOutcome::Refused(EngineError::Conflict(ConflictKind::ExecutionIdReused))
         };
@@ -129,9 +119,7 @@ pub(super) fn accept(
         remember_key(world, change, accepted, item, key);
     }
     if world.lanes.get(&row.lane).is_none() && accepted.lanes.insert(row.lane.clone()) {
-        change
-            .lanes
-            .push(Write::Insert(LaneRow::active(row.lane.clone())));
+        change.lanes.push(Write::Insert(LaneRow::active(row.lane.clone())));
     }
     if !item.fresh_id {
         accepted.ids.insert(row.key, row.namespace.clone());
@@ -139,10 +127,7 @@ pub(super) fn accept(
     let public_state = row.public_state;
     let execution_id = row.key.execution_id();
     change.executions.push(Write::Insert(row));
-    SubmitOutcome::Created {
-        execution_id,
-        public_state,
-    }
+    SubmitOutcome::Created { execution_id, public_state }
 }
 
 /// The new row, its event and its timers.
@@ -161,26 +146,14 @@ fn admit(
         row.public_state = PublicState::Delayed;
         row.blocking = BlockingReason::WaitingForDelay;
         row.not_before = Some(until);
-        change.timers.push(Write::Insert(TimerRow::single(
-            TimerKind::Ready,
-            until,
-            row.key,
-            0,
-        )));
+        change.timers.push(Write::Insert(TimerRow::single(TimerKind::Ready, until, row.key, 0)));
     }
     if let Some(at) = deadline_at {
         row.deadline_at = Some(at);
-        change.timers.push(Write::Insert(TimerRow::single(
-            TimerKind::Deadline,
-            at,
-            row.key,
-            0,
-        )));
+        change.timers.push(Write::Insert(TimerRow::single(TimerKind::Deadline, at, row.key, 0)));
     }
     let by = Some(row.creator.clone()).filter(|creator| !creator.is_empty());
-    change
-        .events
-        .push(EventRow::about(&row, EventType::Submitted, now).by(by));
+    change.events.push(EventRow::about(&row, EventType::Submitted, now).by(by));
     row
 }
 
@@ -194,30 +167,18 @@ fn remember_key(
     let expires_at = item.key_ttl.map(|ttl| world.now.after(ttl));
     let fingerprint = item.fingerprint;
     let execution = item.row.key;
-    let known = IdempotencyRow {
-        key: key.clone(),
-        execution,
-        fingerprint,
-        expires_at,
-    };
+    let known = IdempotencyRow { key: key.clone(), execution, fingerprint, expires_at };
     if let Some(at) = expires_at {
         let timer = TimerRow::single(TimerKind::Idempotency, at, execution, 0);
         change.timers.push(Write::Insert(timer));
     }
     // A lapsed row may still be there: the new one takes its place.
-    let lapsed = world.idempotency.get(&key).is_some();
-    accepted.keys.insert(key, known.clone());
-    change.idempotency.push(if lapsed {
-        Write::Update(known)
-    } else {
-        Write::Insert(known)
-    });
+    let stored = world.idempotency.get(&key).is_some();
+    let lapsed = accepted.keys.insert(key, known.clone()).is_some() || stored;
+    change.idempotency.push(if lapsed { Write::Update(known) } else { Write::Insert(known) });
 }
 
 fn idempotency_key(row: &ExecutionRow) -> Option<IdempotencyKey> {
     let key = row.idempotency_key.clone()?;
-    Some(IdempotencyKey {
-        namespace: row.namespace.clone(),
-        key,
-    })
+    Some(IdempotencyKey { namespace: row.namespace.clone(), key })
 }

@@ -23,10 +23,7 @@ impl Operation for AckCancelMember {
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
         let mut change = Change::default();
-        let key = BacklogMemberKey {
-            flow: self.flow,
-            execution_id: self.execution_id.clone(),
-        };
+        let key = BacklogMemberKey { flow: self.flow, execution_id: self.execution_id.clone() };
         let others = world
             .backlog_members
             .rows()

@@ -30,44 +30,25 @@ impl Operation for CancelFlow {
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
-        let flow = world
-            .flow(self.flow)
-            .ok_or(EngineError::NotFound { entity: "flow" })?;
+        let flow = world.flow(self.flow).ok_or(EngineError::NotFound { entity: "flow" })?;
         let members = world.flow_members(self.flow);
         let ids = |members: &[&ExecutionRow]| -> Vec<String> {
-            members
-                .iter()
-                .map(|row| row.key.execution_id().as_str().to_owned())
-                .collect()
+            members.iter().map(|row| row.key.execution_id().as_str().to_owned()).collect()
         };
         if flow.state.is_finished() {
             let stored = flow.raw_text("cancellation_policy");
             let cancellation_policy = stored.unwrap_or_else(|| self.policy.as_str().to_owned());
             let member_execution_ids = ids(&members);
-            let reply = CancelFlowResult::Cancelled {
-                cancellation_policy,
-                member_execution_ids,
-            };
+            let reply = CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids };
             return Ok((reply, change));
         }
-        let unfinished: Vec<_> = members
-            .into_iter()
-            .filter(|row| !row.is_finished())
-            .collect();
+        let unfinished: Vec<_> = members.into_iter().filter(|row| !row.is_finished()).collect();
         for row in &unfinished {
             self.reach(world, &mut change, row);
         }
         let policy = self.policy.as_str();
         let now = world.now;
-        cancel_header(
-            &mut change,
-            flow,
-            policy,
-            "cancel_flow",
-            unfinished.len(),
-            now,
-            now,
-        );
+        cancel_header(&mut change, flow, policy, "cancel_flow", unfinished.len(), now, now);
         let reply = CancelFlowResult::Cancelled {
             cancellation_policy: policy.to_owned(),
             member_execution_ids: ids(&unfinished),

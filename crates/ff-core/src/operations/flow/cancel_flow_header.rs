@@ -29,9 +29,7 @@ impl Operation for CancelFlowHeaderOp {
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let args = &self.args;
         let mut change = Change::default();
-        let flow = world
-            .flow(self.flow)
-            .ok_or(EngineError::NotFound { entity: "flow" })?;
+        let flow = world.flow(self.flow).ok_or(EngineError::NotFound { entity: "flow" })?;
         if flow.state.is_finished() {
             let reply = CancelFlowHeader::AlreadyTerminal {
                 stored_cancellation_policy: flow.raw_text("cancellation_policy"),
@@ -41,19 +39,11 @@ impl Operation for CancelFlowHeaderOp {
             return Ok((reply, change));
         }
         let mut members = Vec::new();
-        for row in world
-            .flow_members(self.flow)
-            .into_iter()
-            .filter(|row| !row.is_finished())
-        {
+        for row in world.flow_members(self.flow).into_iter().filter(|row| !row.is_finished()) {
             let ending = Ending {
                 reason: Some(args.reason.as_str().into()),
                 by: Some("cancel_flow_header".into()),
-                ..Ending::new(
-                    TerminalOutcome::Cancelled,
-                    args.now,
-                    AttemptEnding::Untouched,
-                )
+                ..Ending::new(TerminalOutcome::Cancelled, args.now, AttemptEnding::Untouched)
             };
             finish(world, &mut change, row, ending, |after| {
                 after.eligibility = EligibilityState::Cancelled;
@@ -62,15 +52,7 @@ impl Operation for CancelFlowHeaderOp {
         }
         self.record_backlog(world, &mut change, &members);
         let (policy, reason) = (&args.cancellation_policy, &args.reason);
-        cancel_header(
-            &mut change,
-            flow,
-            policy,
-            reason,
-            members.len(),
-            args.now,
-            world.now,
-        );
+        cancel_header(&mut change, flow, policy, reason, members.len(), args.now, world.now);
         let reply = CancelFlowHeader::Cancelled {
             cancellation_policy: policy.clone(),
             member_execution_ids: members,
@@ -87,9 +69,7 @@ impl CancelFlowHeaderOp {
         let mut remaining: Vec<_> = backlog.map(|row| row.key.execution_id.clone()).collect();
         if remaining.is_empty() {
             let members = world.flow_members(self.flow);
-            let ids = members
-                .iter()
-                .map(|row| row.key.execution_id().as_str().to_owned());
+            let ids = members.iter().map(|row| row.key.execution_id().as_str().to_owned());
             remaining = ids.collect();
         }
         remaining.sort_unstable();
@@ -108,14 +88,9 @@ impl CancelFlowHeaderOp {
             }));
         }
         for execution_id in members {
-            let key = BacklogMemberKey {
-                flow: self.flow,
-                execution_id: execution_id.clone(),
-            };
+            let key = BacklogMemberKey { flow: self.flow, execution_id: execution_id.clone() };
             if world.backlog_members.get(&key).is_none() {
-                change
-                    .backlog_members
-                    .push(Write::Insert(BacklogMemberRow { key }));
+                change.backlog_members.push(Write::Insert(BacklogMemberRow { key }));
             }
         }
     }

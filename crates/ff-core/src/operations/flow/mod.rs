@@ -32,10 +32,7 @@ fn cancel_header(
     after.terminal_at = after.terminal_at.or(Some(at));
     after.raw_fields = with_raw(
         &flow.raw_fields,
-        [
-            ("cancellation_policy", json!(policy)),
-            ("cancel_reason", json!(reason)),
-        ],
+        [("cancellation_policy", json!(policy)), ("cancel_reason", json!(reason))],
     );
     change.flows.push(Write::Update(after));
     let details = json!({

@@ -22,30 +22,17 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Self {
-            max_age_ms: Some(7 * 24 * 60 * 60 * 1000),
-            max_finished: None,
-        }
+        Self { max_age_ms: Some(7 * 24 * 60 * 60 * 1000), max_finished: None }
     }
 }
 
 impl Retention {
-    pub const FOREVER: Self = Self {
-        max_age_ms: None,
-        max_finished: None,
-    };
+    pub const FOREVER: Self = Self { max_age_ms: None, max_finished: None };
 
     pub fn scan(self, limit: usize) -> Option<RetentionScan> {
-        let Self {
-            max_age_ms,
-            max_finished,
-        } = self;
+        let Self { max_age_ms, max_finished } = self;
         let bounded = max_age_ms.is_some() || max_finished.is_some();
-        bounded.then_some(RetentionScan {
-            max_age_ms,
-            max_finished,
-            limit,
-        })
+        bounded.then_some(RetentionScan { max_age_ms, max_finished, limit })
     }
 }
 
@@ -74,10 +61,7 @@ impl Operation for Retain {
                 change.purges.push(purge);
             }
         }
-        change.log_floor = world
-            .retired_events
-            .last()
-            .map(|event| (event.shard, event.seq + 1));
+        change.log_floor = world.retired_events.last().map(|event| (event.shard, event.seq + 1));
         Ok((world.retired_events.len(), change))
     }
 }
@@ -90,14 +74,8 @@ impl Retain {
             return None;
         }
         if let Some(key) = &row.idempotency_key {
-            let key = IdempotencyKey {
-                namespace: row.namespace.clone(),
-                key: key.clone(),
-            };
-            let own = world
-                .idempotency
-                .get(&key)
-                .is_some_and(|known| known.execution == row.key);
+            let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
+            let own = world.idempotency.get(&key).is_some_and(|known| known.execution == row.key);
             if own {
                 change.idempotency.push(Write::Delete(key));
             }

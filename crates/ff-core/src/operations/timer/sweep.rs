@@ -66,10 +66,7 @@ fn rearm(change: &mut Change, timer: &TimerRow, rest: &[(TimerMember, TimestampM
         return;
     };
     let members = rest.iter().map(|(member, _)| *member).collect();
-    let key = TimerKey {
-        due_at,
-        ..timer.key
-    };
+    let key = TimerKey { due_at, ..timer.key };
     if key != timer.key {
         change.timers.push(Write::Delete(timer.key));
     }
@@ -119,16 +116,12 @@ fn lease_due(
 }
 
 fn ready_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
-    let waiting = matches!(
-        row.phase,
-        LifecyclePhase::Submitted | LifecyclePhase::Runnable
-    ) && row.eligibility == EligibilityState::NotEligibleUntilTime;
+    let waiting = matches!(row.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
+        && row.eligibility == EligibilityState::NotEligibleUntilTime;
     if waiting && row.not_before.is_none_or(|at| at <= world.now) {
         let mut after = row.clone();
         make_ready(&mut after);
-        transition(change, row, after, EventType::Ready, world.now, |event| {
-            event
-        });
+        transition(change, row, after, EventType::Ready, world.now, |event| event);
     }
     None
 }
@@ -174,10 +167,8 @@ fn attempt_due(
 }
 
 fn idempotency_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
-    let key = IdempotencyKey {
-        namespace: row.namespace.clone(),
-        key: row.idempotency_key.clone()?,
-    };
+    let key =
+        IdempotencyKey { namespace: row.namespace.clone(), key: row.idempotency_key.clone()? };
     let known = world.idempotency.get(&key)?;
     if known.execution == row.key && !known.holds(world.now) {
         change.idempotency.push(Write::Delete(key));

@@ -1,0 +1,143 @@
+//! Decides from the evidence whether the engine kept its promises. Nothing here does I/O.
+
+mod acknowledgements;
+mod fence;
+mod log;
+mod submissions;
+mod subscribers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::evidence::{Evidence, LogEvent};
+use crate::history::{Entry, Outcome, Phase};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Something acknowledged is not there.
+    Lost,
+    /// Something happened twice, or was accepted from somebody who had lost the right to it.
+    DoubleAccepted,
+    /// An execution that nothing holds is not finished.
+    Stuck,
+    /// The log and what it speaks of do not agree, or a subscriber missed or repeated something.
+    Gap,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    pub kind: Kind,
+    pub text: String,
+}
+
+/// What a run showed.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub kills: usize,
+    /// Operations that were accepted and changed something.
+    pub acknowledged: usize,
+    /// Operations whose answer was lost with a process, and which a retry then settled.
+    pub unknown_resolved: usize,
+    pub executions: usize,
+    pub events: usize,
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    pub fn count(&self, kind: Kind) -> usize {
+        self.violations.iter().filter(|violation| violation.kind == kind).count()
+    }
+
+    /// A run in which nothing was acknowledged shows nothing.
+    pub fn passed(&self) -> bool {
+        self.violations.is_empty() && self.acknowledged > 0
+    }
+
+    fn add(&mut self, kind: Kind, text: String) {
+        self.violations.push(Violation { kind, text });
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = [
+            ("acknowledged", self.acknowledged),
+            ("lost", self.count(Kind::Lost)),
+            ("double-accepted", self.count(Kind::DoubleAccepted)),
+            ("stuck", self.count(Kind::Stuck)),
+            ("gaps", self.count(Kind::Gap)),
+            ("unknown-resolved", self.unknown_resolved),
+            ("kills", self.kills),
+            ("executions", self.executions),
+            ("events", self.events),
+        ];
+        for (name, count) in rows {
+            writeln!(f, "{name:<16} {count:>9}")?;
+        }
+        Ok(())
+    }
+}
+
+pub fn check(evidence: &Evidence, kills: usize) -> Report {
+    let mut report = Report {
+        kills,
+        acknowledged: acknowledged(&evidence.history),
+        unknown_resolved: resolved(&evidence.history),
+        executions: evidence.executions.len(),
+        events: evidence.log.len(),
+        ..Report::default()
+    };
+    if evidence.torn_lines > kills * (1 + evidence.subscribers.len()) {
+        let text = format!("{} unreadable lines: more than kills explain", evidence.torn_lines);
+        report.add(Kind::Gap, text);
+    }
+    let events = by_execution(&evidence.log);
+    submissions::check(evidence, &mut report);
+    acknowledgements::check(evidence, &events, &mut report);
+    fence::check(&evidence.history, &mut report);
+    log::check(evidence, &events, &mut report);
+    subscribers::check(evidence, &mut report);
+    for (id, execution) in &evidence.executions {
+        if !execution.state.is_finished() {
+            let why = execution.explanation.as_deref().unwrap_or("no reason is known");
+            report.add(Kind::Stuck, format!("{id} is still {:?}: {why}", execution.state));
+        }
+    }
+    report
+}
+
+fn acknowledged(history: &[Entry]) -> usize {
+    let changed = |entry: &&Entry| match (entry.phase, &entry.result) {
+        (Phase::Ok, Some(Outcome::Granted { grants })) => !grants.is_empty(),
+        (Phase::Ok, Some(Outcome::Unchanged)) => false,
+        (phase, _) => phase == Phase::Ok,
+    };
+    history.iter().filter(changed).count()
+}
+
+/// How many operations were unknown when they were asked about again, and were then settled.
+fn resolved(history: &[Entry]) -> usize {
+    let mut calls: HashMap<&str, (usize, bool)> = HashMap::new();
+    for entry in history {
+        let (invoked, settled) = calls.entry(&entry.op_id).or_default();
+        match entry.phase {
+            Phase::Invoke => *invoked += 1,
+            Phase::Ok | Phase::Fail => *settled = true,
+            Phase::Info => {}
+        }
+    }
+    calls.values().filter(|(invoked, settled)| *invoked > 1 && *settled).count()
+}
+
+/// The log's events per execution, in the log's order.
+type EventsById<'e> = HashMap<&'e str, Vec<&'e LogEvent>>;
+
+fn by_execution(log: &[LogEvent]) -> EventsById<'_> {
+    let mut events = EventsById::new();
+    for event in log {
+        events.entry(&event.id).or_default().push(event);
+    }
+    events
+}

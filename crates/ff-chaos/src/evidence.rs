@@ -1,0 +1,187 @@
+//! Everything the checker looks at, as plain data: what clients wrote down, and what the engine
+//! says through its API once all is over.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use ff_core::contracts::{Event, EventFilter, EventType, ListExecutionsArgs, ListOrder};
+use ff_core::engine::StartAt;
+use ff_core::engine_backend::EngineBackend;
+use ff_core::limits;
+use ff_core::state::PublicState;
+use ff_core::types::ExecutionId;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::history::{self, Entry};
+use crate::workload::{Delivery, SUBSCRIBERS, deliveries_path};
+
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub history: Vec<Entry>,
+    pub subscribers: Vec<Deliveries>,
+    /// The whole log from its beginning.
+    pub log: Vec<LogEvent>,
+    /// Why the log could not be read to its end.
+    pub log_error: Option<String>,
+    pub executions: BTreeMap<String, FinalExecution>,
+    /// Lines that a kill tore in two.
+    pub torn_lines: usize,
+}
+
+/// What one subscriber was given, with the places at which it resumed.
+#[derive(Clone, Debug)]
+pub struct Deliveries {
+    pub name: String,
+    /// Which events it asked for; empty means all.
+    pub event_types: Vec<EventType>,
+    pub lines: Vec<Delivery>,
+}
+
+/// An event of one execution, without its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogEvent {
+    pub id: String,
+    pub version: u64,
+    pub event_type: EventType,
+    pub from: Option<PublicState>,
+    pub to: Option<PublicState>,
+    pub epoch: u64,
+    /// By the store's clock, in milliseconds.
+    pub at: i64,
+    /// The name of the operation that caused it, if it was given one.
+    pub reason: Option<String>,
+    /// When a retry becomes claimable.
+    pub delay_until: Option<i64>,
+}
+
+impl From<&Event> for LogEvent {
+    fn from(event: &Event) -> Self {
+        let id = event.execution_id.as_ref().map_or("", ExecutionId::as_str);
+        Self {
+            id: id.to_owned(),
+            version: event.version,
+            event_type: event.event_type,
+            from: event.from,
+            to: event.to,
+            epoch: event.lease_epoch,
+            at: event.at.0,
+            reason: event.details.get("reason").and_then(Value::as_str).map(str::to_owned),
+            delay_until: event.details.get("delay_until").and_then(Value::as_i64),
+        }
+    }
+}
+
+/// An execution as it stands at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinalExecution {
+    pub state: PublicState,
+    pub version: u64,
+    pub key: Option<String>,
+    /// Hashes of the bytes.
+    pub payload: u64,
+    pub result: Option<u64>,
+    pub history: Vec<LogEvent>,
+    /// Why it is not running, if it is not finished.
+    pub explanation: Option<String>,
+}
+
+pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Result<Evidence> {
+    let journalled = history::read_all(dir)?;
+    let mut evidence = Evidence {
+        history: journalled.lines,
+        torn_lines: journalled.torn,
+        executions: executions(&backend).await?,
+        ..Evidence::default()
+    };
+    for subscriber in SUBSCRIBERS {
+        let journalled = history::read(&deliveries_path(dir, subscriber.name))?;
+        evidence.torn_lines += journalled.torn;
+        evidence.subscribers.push(Deliveries {
+            name: subscriber.name.to_owned(),
+            event_types: subscriber.event_types.to_vec(),
+            lines: journalled.lines,
+        });
+    }
+    let mut subscription = backend.subscribe(EventFilter::default(), StartAt::Oldest).await?;
+    loop {
+        match subscription.try_next().await {
+            Ok(Some(event)) => evidence.log.push(LogEvent::from(&event)),
+            Ok(None) => break,
+            Err(error) => {
+                evidence.log_error = Some(error.to_string());
+                break;
+            }
+        }
+    }
+    Ok(evidence)
+}
+
+/// How many executions are read at the same time.
+const READERS: usize = 4;
+
+async fn executions(
+    backend: &Arc<dyn EngineBackend>,
+) -> anyhow::Result<BTreeMap<String, FinalExecution>> {
+    let ids = all_ids(&**backend).await?;
+    let mut readers = tokio::task::JoinSet::new();
+    for share in ids.chunks(ids.len().div_ceil(READERS).max(1)) {
+        let (backend, share) = (backend.clone(), share.to_vec());
+        readers.spawn(async move {
+            let mut found = Vec::with_capacity(share.len());
+            for id in share {
+                found.push((id.as_str().to_owned(), execution(&*backend, &id).await?));
+            }
+            anyhow::Ok(found)
+        });
+    }
+    let mut found = BTreeMap::new();
+    while let Some(share) = readers.join_next().await {
+        found.extend(share??);
+    }
+    Ok(found)
+}
+
+async fn all_ids(backend: &dyn EngineBackend) -> anyhow::Result<Vec<ExecutionId>> {
+    let mut ids = Vec::new();
+    let mut cursor = None;
+    loop {
+        let page = backend.list_executions(ListExecutionsArgs {
+            order: ListOrder::OldestFirst,
+            cursor,
+            limit: limits::PAGE,
+            ..ListExecutionsArgs::default()
+        });
+        let page = page.await?;
+        ids.extend(page.executions.into_iter().map(|summary| summary.execution_id));
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(ids);
+        }
+    }
+}
+
+async fn execution(
+    backend: &dyn EngineBackend,
+    id: &ExecutionId,
+) -> anyhow::Result<FinalExecution> {
+    let snapshot = backend.describe_execution(id).await?;
+    let snapshot = snapshot.ok_or_else(|| anyhow::anyhow!("{id} is listed but not there"))?;
+    let payload = backend.payload(id).await?.unwrap_or_default();
+    let result = backend.result(id).await?;
+    let history = backend.history(id, 0, limits::PAGE).await?;
+    let explanation = match snapshot.public_state.is_finished() {
+        true => None,
+        false => Some(backend.explain(id).await?.words),
+    };
+    Ok(FinalExecution {
+        state: snapshot.public_state,
+        version: snapshot.version,
+        key: snapshot.idempotency_key,
+        payload: history::hash(&payload),
+        result: result.map(|bytes| history::hash(&bytes)),
+        history: history.iter().map(LogEvent::from).collect(),
+        explanation,
+    })
+}

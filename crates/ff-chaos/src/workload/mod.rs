@@ -1,0 +1,115 @@
+//! What the clients of the engine do: the load that is killed, and the drain that ends a run.
+
+mod client;
+mod subscriber;
+mod tasks;
+mod work;
+
+pub use client::{Client, LEASE_MS};
+pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path};
+pub use work::{bytes, submission};
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use ff_core::engine_backend::EngineBackend;
+
+use self::tasks::{Crew, Temper};
+use crate::history::{self, Recorder};
+
+const SUBMITTERS: u64 = 3;
+const WORKERS: u64 = 4;
+/// How many unknown outcomes of its predecessor a process asks about, and how many at a time.
+const RETRIES: usize = 40;
+
+/// Runs load until the process is killed.
+pub async fn run_until_killed(
+    backend: Arc<dyn EngineBackend>,
+    dir: &Path,
+    seed: u64,
+) -> anyhow::Result<()> {
+    let round = history::next_round(dir);
+    let before = match round {
+        1 => Vec::new(),
+        _ => history::unresolved(&history::read(&history::path_of(dir, round - 1))?.lines),
+    };
+    let client = Client::new(backend, Recorder::open(dir, round)?);
+    let crew = Crew::new(client.clone(), round, Temper::Reckless);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut running = tokio::task::JoinSet::new();
+    for subscriber in SUBSCRIBERS {
+        let mut subscriber = subscriber.resume(&client.backend, dir).await?;
+        running.spawn(async move { subscriber.follow().await });
+    }
+    for _ in 0..SUBMITTERS {
+        running.spawn(crew.clone().submit(rng.fork()));
+    }
+    for worker in 0..WORKERS {
+        running.spawn(crew.clone().work(worker, rng.fork()));
+    }
+    running.spawn(crew.operate(rng.fork()));
+    running.spawn(async move {
+        retry(&client, before.into_iter().take(RETRIES).collect()).await;
+        std::future::pending().await
+    });
+    // None of them ends by itself, so whatever ends is broken.
+    match running.join_next().await.context("nothing was started")? {
+        Ok(outcome) => outcome.context("a client stopped"),
+        Err(panic) => Err(panic).context("a client panicked"),
+    }
+}
+
+/// Asks about every unknown outcome, works until everything is finished or patience is, and lets
+/// the subscribers catch up. What is not finished then is for the checker to find.
+pub async fn drain(
+    backend: Arc<dyn EngineBackend>,
+    dir: &Path,
+    seed: u64,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let unresolved = history::unresolved(&history::read_all(dir)?.lines);
+    let round = history::next_round(dir);
+    let client = Client::new(backend.clone(), Recorder::open(dir, round)?);
+    retry(&client, unresolved).await;
+
+    let crew = Crew::new(client, round, Temper::Calm);
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut workers = tokio::task::JoinSet::new();
+    for worker in 0..WORKERS {
+        workers.spawn(crew.clone().work(worker, rng.fork()));
+    }
+    let deadline = Instant::now() + patience;
+    while unfinished(&*backend).await? > 0 && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    crew.stop();
+    while let Some(worker) = workers.join_next().await {
+        worker.context("a worker panicked")??;
+    }
+    for subscriber in SUBSCRIBERS {
+        subscriber.resume(&backend, dir).await?.catch_up().await?;
+    }
+    Ok(())
+}
+
+/// Asks again, under the same names, what became of operations whose answer never came.
+async fn retry(client: &Client, unresolved: Vec<(String, history::Op)>) {
+    let mut asking = tokio::task::JoinSet::new();
+    for (op_id, op) in unresolved.into_iter().filter(|(_, op)| op.is_repeatable()) {
+        let client = client.clone();
+        asking.spawn(async move { client.call_as(&op_id, &op).await });
+        // Together they share commits; all at once they would fill the queue.
+        if asking.len() == RETRIES {
+            asking.join_next().await;
+        }
+    }
+    asking.join_all().await;
+}
+
+async fn unfinished(backend: &dyn EngineBackend) -> anyhow::Result<u64> {
+    let lanes = backend.counts().await?;
+    let open = lanes.iter().flat_map(|lane| &lane.counts).filter(|(state, _)| !state.is_finished());
+    Ok(open.map(|(_, count)| count).sum())
+}

@@ -1,0 +1,186 @@
+//! The people of the play: submitters, workers and an operator.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use ff_core::types::{ExecutionId, LaneId};
+
+use super::client::{Client, LEASE_MS};
+use super::work::{self, LANES, is_small};
+use crate::history::{self, Lease, Op, Outcome, Work};
+
+/// How many executions the operator remembers.
+const REMEMBERED: usize = 128;
+
+/// Whether workers stall past their lease, abandon work and contradict themselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Temper {
+    Reckless,
+    Calm,
+}
+
+/// Everybody who works in one process, and what they tell each other.
+pub struct Crew {
+    client: Client,
+    round: u32,
+    temper: Temper,
+    stopped: AtomicBool,
+    recent: Mutex<VecDeque<String>>,
+}
+
+impl Crew {
+    pub fn new(client: Client, round: u32, temper: Temper) -> Arc<Self> {
+        let (stopped, recent) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { client, round, temper, stopped, recent })
+    }
+
+    /// Workers finish what they have in hand and return.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Submits work under chosen ids, sometimes twice under one key, sometimes in contradiction.
+    pub async fn submit(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            let mut items = Vec::new();
+            for _ in 0..rng.usize(1..5) {
+                let key = (rng.u8(..4) == 0).then(|| format!("key-{:016x}", rng.u64(..)));
+                let work = Work::new(self.new_id(&mut rng), key, rng.u64(..));
+                if work.key.is_some() && rng.bool() {
+                    let same = rng.u8(..4) > 0;
+                    let seed = if same { work.seed } else { rng.u64(..) };
+                    items.push(Work::new(self.new_id(&mut rng), work.key.clone(), seed));
+                }
+                self.remember(&work.id);
+                items.push(work);
+            }
+            rng.shuffle(&mut items);
+            self.client.submit(items).await;
+            pause(&mut rng, 2..12).await;
+        }
+    }
+
+    pub async fn work(self: Arc<Self>, worker: u64, mut rng: Rng) -> anyhow::Result<()> {
+        let worker = format!("worker-{}-{worker}", self.round);
+        let mut in_hand = tokio::task::JoinSet::new();
+        while !self.stopped.load(Ordering::Relaxed) {
+            let claim = Op::Claim { worker: worker.clone() };
+            let Some(Outcome::Granted { grants }) = self.client.call(&claim).await else {
+                pause(&mut rng, 5..10).await;
+                continue;
+            };
+            for grant in grants {
+                in_hand.spawn(self.clone().handle(grant.lease, rng.fork()));
+            }
+            while let Some(done) = in_hand.try_join_next() {
+                done?;
+            }
+            pause(&mut rng, 0..4).await;
+        }
+        while let Some(done) = in_hand.join_next().await {
+            done?;
+        }
+        Ok(())
+    }
+
+    /// What a worker does with one grant.
+    async fn handle(self: Arc<Self>, lease: Lease, mut rng: Rng) {
+        let choice = rng.u8(..100);
+        let reckless = self.temper == Temper::Reckless;
+        match choice {
+            0..8 => {
+                let fatal = rng.u8(..4) == 0;
+                self.client.call(&Op::Fail { lease, fatal }).await;
+            }
+            8..10 => {
+                self.client.call(&Op::GiveUp(lease)).await;
+            }
+            // Long past its lease, it writes nevertheless.
+            10..15 if reckless => {
+                let late = u64::from(LEASE_MS);
+                pause(&mut rng, late - 50..late + 100).await;
+                self.complete(lease, &mut rng).await;
+            }
+            // Takes longer than a lease, and says so in time.
+            30..35 => {
+                for _ in 0..2 {
+                    pause(&mut rng, u64::from(LEASE_MS) / 2..u64::from(LEASE_MS) * 2 / 3).await;
+                    self.client.call(&Op::Renew(lease.clone())).await;
+                }
+                self.complete(lease, &mut rng).await;
+            }
+            // Dies with the work in hand.
+            15..17 if reckless => {}
+            17..27 => {
+                pause(&mut rng, 1..40).await;
+                self.client.call(&Op::Renew(lease.clone())).await;
+                self.complete(lease, &mut rng).await;
+            }
+            // Says it again, and differently. The engine compares only results that it keeps in
+            // the row; larger ones it takes for a repeat, so the first one is small.
+            27..30 if reckless => {
+                let small = std::iter::repeat_with(|| rng.u64(..)).find(|seed| is_small(*seed));
+                self.complete_with(lease.clone(), small.unwrap_or_default()).await;
+                self.complete(lease.clone(), &mut rng).await;
+                self.client.call(&Op::Renew(lease)).await;
+            }
+            _ => self.complete(lease, &mut rng).await,
+        }
+    }
+
+    async fn complete(&self, lease: Lease, rng: &mut Rng) {
+        self.complete_with(lease, rng.u64(..)).await;
+    }
+
+    async fn complete_with(&self, lease: Lease, seed: u64) {
+        let result = history::hash(&work::bytes(seed));
+        self.client.call(&Op::Complete { lease, seed, result }).await;
+    }
+
+    /// Cancels, revokes and replays, now here, now there.
+    pub async fn operate(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            pause(&mut rng, 2..12).await;
+            let Some(id) = self.pick(&mut rng) else {
+                continue;
+            };
+            let op = match rng.u8(..10) {
+                0..2 => Op::Cancel { id },
+                2..7 => Op::Revoke { id },
+                _ => Op::Replay { id },
+            };
+            self.client.call(&op).await;
+        }
+    }
+
+    fn new_id(&self, rng: &mut Rng) -> String {
+        let lane = LaneId::new(LANES[0]);
+        let partition = self.client.backend.engine().store().solo_partition(&lane);
+        let id = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
+        ExecutionId::from_parts(partition, id).as_str().to_owned()
+    }
+
+    fn remember(&self, id: &str) {
+        let mut recent = self.recent();
+        recent.push_back(id.to_owned());
+        if recent.len() > REMEMBERED {
+            recent.pop_front();
+        }
+    }
+
+    fn pick(&self, rng: &mut Rng) -> Option<String> {
+        let recent = self.recent();
+        (!recent.is_empty()).then(|| recent[rng.usize(..recent.len())].clone())
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn pause(rng: &mut Rng, millis: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(millis))).await;
+}

@@ -1,0 +1,118 @@
+//! What every backend must do. Each exercise gets a fresh backend on a clock that stands still
+//! until the exercise moves it, so nothing here sleeps and nothing depends on the host's speed.
+
+mod bytes;
+mod claim;
+mod complete;
+mod concurrency;
+mod delay_deadline;
+mod fail;
+mod fencing;
+mod fixture;
+mod flow_cancel;
+mod idempotency;
+mod lane;
+mod lease;
+mod limits;
+mod namespaces;
+mod operator;
+mod read;
+mod retention;
+mod submit;
+mod subscription;
+
+pub use fixture::{
+    Fixture, LANE, LEASE_MS, START_MS, Setup, cancel_args, claim_args, claim_from, code,
+    create_args, failure, item, new_id, retries, revoke_args,
+};
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ff_core::engine::EngineConfig;
+use ff_core::engine_backend::EngineBackend;
+
+/// No exercise may take longer than this; a hang is a failure with a name.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One thing that a backend must do.
+pub struct Exercise {
+    pub name: &'static str,
+    pub config: fn() -> EngineConfig,
+    pub run: fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+macro_rules! exercises {
+    ($($theme:ident { $($name:ident $(with $config:expr)?),+ $(,)? })+) => {
+        vec![$($(Exercise {
+            name: concat!(stringify!($theme), "::", stringify!($name)),
+            config: exercises!(@config $($config)?),
+            run: |fixture| Box::pin(async move { $theme::$name(&fixture).await }),
+        }),+),+]
+    };
+    (@config) => { EngineConfig::default };
+    (@config $config:expr) => { $config };
+}
+
+/// Every exercise by name.
+pub fn all() -> Vec<Exercise> {
+    exercises! {
+        submit { outcomes, created_state, many_at_once, chosen_ids, create_is_claimable }
+        idempotency { same_key_same_work, key_lapses, until_finished, within_one_call }
+        claim {
+            oldest_first, priority_first, capabilities, many_lanes, everything_a_worker_needs,
+            nothing_to_claim,
+        }
+        lease { renew, expiry, renew_after_expiry, reclaim_cap, revoke, revoke_mismatch }
+        complete { once, repeated, without_result }
+        fail { retry_count, backoff_bounds, categories, fatal, repeated }
+        delay_deadline {
+            delayed_submission, holder_delays, deadline_in_every_state, delay_keeps_deadline,
+            attempt_timeout, two_timers_at_once,
+        }
+        operator {
+            cancel, cancel_needs_fence, priority, replay, replay_cap, reschedule, tags,
+            finished_is_final,
+        }
+        lane { pause_and_resume, pause_survives_submissions, repeated_pause }
+        flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
+        fencing { after_expiry, after_revoke, after_retry, after_cancel, after_replay, forged }
+        limits { submissions, worker_calls, operator_calls, reads, unknown_executions }
+        namespaces { reads_see_nothing_foreign, writes_reach_nothing_foreign, keys_are_apart }
+        read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }
+        subscription { filters, resume, refused_cursors, trimmed with retention::by_age_config }
+        retention {
+            by_age with retention::by_age_config,
+            by_count with retention::by_count_config,
+            live_history_stays with retention::by_age_config,
+        }
+        concurrency {
+            claims_hand_out_once, completes_count_once, long_poll, long_poll_resumed_lane,
+            subscriber_sees_everything,
+        }
+        bytes { payloads, results }
+    }
+}
+
+/// Runs every exercise on a backend of its own, and panics with the names of those that failed.
+pub async fn exercise<F, Fut>(make: F)
+where
+    F: Fn(Setup) -> Fut,
+    Fut: Future<Output = Arc<dyn EngineBackend>>,
+{
+    let mut failed = Vec::new();
+    for exercise in all() {
+        let setup = Setup::new((exercise.config)());
+        let clock = setup.clock.clone();
+        let backend = make(setup).await;
+        // In a task of its own, so that a panic can be told with the exercise's name.
+        let run = tokio::spawn((exercise.run)(Fixture { backend, clock }));
+        let outcome = tokio::time::timeout(PATIENCE, run).await;
+        if !matches!(outcome, Ok(Ok(()))) {
+            eprintln!("exercise {} failed: {outcome:?}", exercise.name);
+            failed.push(exercise.name);
+        }
+    }
+    assert!(failed.is_empty(), "failed exercises: {}", failed.join(", "));
+}

@@ -1,0 +1,327 @@
+//! What a sequence does next: drawn from its seed and from the handles that it was given.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use ff_core::backend::{CapabilitySet, Handle};
+use ff_core::contracts::{
+    CancelExecutionArgs, ChangePriorityArgs, ClaimArgs, CreateExecutionArgs, FailArgs,
+    FailureClass, Idempotency, IdempotencyScope, ListExecutionsArgs, ListOrder, PauseLaneArgs,
+    ReplayExecutionArgs, RescheduleArgs, RevokeLeaseArgs, SetTagsArgs, Submission,
+};
+use ff_core::engine::clock::{Clock, ManualClock};
+use ff_core::policy::{Backoff, ExecutionPolicy};
+use ff_core::state::PublicState;
+use ff_core::types::{
+    CancelSource, ExecutionId, LaneId, LeaseEpoch, Namespace, WorkerId, WorkerInstanceId,
+};
+use uuid::Uuid;
+
+use super::step::Step;
+
+/// Few ids, lanes and keys, so that calls meet each other.
+const IDS: u64 = 8;
+const LANES: u64 = 2;
+const KEYS: [&str; 2] = ["key-a", "key-b"];
+
+pub struct Sequence {
+    seed: u64,
+    rng: Rng,
+    clock: Arc<ManualClock>,
+    /// Every handle ever granted: most of them are stale, which is the point.
+    handles: Vec<Handle>,
+}
+
+impl Sequence {
+    pub fn new(seed: u64, clock: Arc<ManualClock>) -> Self {
+        Self { seed, rng: Rng::with_seed(seed), clock, handles: Vec::new() }
+    }
+
+    pub fn namespace(&self) -> Namespace {
+        Namespace::new(format!("model-{}", self.seed))
+    }
+
+    pub fn learn(&mut self, handles: Vec<Handle>) {
+        self.handles.extend(handles);
+    }
+
+    pub fn next(&mut self) -> Step {
+        match self.rng.u32(..100) {
+            0..16 => self.submit(),
+            16..20 => Step::Create(Box::new(self.create())),
+            20..38 => Step::Claim(self.claim()),
+            38..66 => self.holder(),
+            66..86 => self.operator(),
+            86..90 => self.lane(),
+            _ => self.read(),
+        }
+    }
+
+    /// Reads that together show all that the sequence can have touched.
+    pub fn everything(&self) -> Vec<Step> {
+        let mut steps = vec![
+            Step::Counts(self.namespace()),
+            Step::Lanes((0..LANES).map(|at| self.lane_id(at)).collect()),
+            Step::List(ListExecutionsArgs {
+                namespace: Some(self.namespace()),
+                ..ListExecutionsArgs::default()
+            }),
+        ];
+        for id in (0..IDS).map(|at| self.id_at(at)) {
+            steps.push(Step::Describe(id.clone()));
+            steps.push(Step::Explain(id.clone()));
+            steps.push(Step::History(id.clone(), 0, 1_000));
+            steps.push(Step::Payload(id.clone()));
+            steps.push(Step::Result(id));
+        }
+        steps
+    }
+
+    fn id_at(&self, at: u64) -> ExecutionId {
+        let partition = (self.seed % 256) as u16;
+        ExecutionId::from_parts(partition, Uuid::from_u64_pair(self.seed, at + 1))
+    }
+
+    fn id(&mut self) -> ExecutionId {
+        let at = self.rng.u64(..IDS);
+        self.id_at(at)
+    }
+
+    fn lane_id(&self, at: u64) -> LaneId {
+        LaneId::new(format!("model-{}-{at}", self.seed))
+    }
+
+    fn any_lane(&mut self) -> LaneId {
+        let at = self.rng.u64(..LANES);
+        self.lane_id(at)
+    }
+
+    fn some<T>(&mut self, percent: u32, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.rng.u32(..100) < percent).then(|| draw(self))
+    }
+
+    /// A wait that the clock's usual steps straddle; zero now and then.
+    fn wait(&mut self) -> Duration {
+        let waits = [0, 1, 400, 1_000, 5_000, 30_000];
+        Duration::from_millis(waits[self.rng.usize(..waits.len())])
+    }
+
+    fn submit(&mut self) -> Step {
+        let count = self.rng.usize(1..=3);
+        Step::Submit((0..count).map(|_| self.submission()).collect())
+    }
+
+    fn submission(&mut self) -> Submission {
+        let id = self.id();
+        let idempotency = self.some(30, |own| Idempotency {
+            key: KEYS[own.rng.usize(..KEYS.len())].to_owned(),
+            scope: match own.rng.u32(..3) {
+                0 => IdempotencyScope::Default,
+                1 => IdempotencyScope::Ttl(own.wait()),
+                _ => IdempotencyScope::UntilFinished,
+            },
+        });
+        let payload = vec![7; self.rng.usize(..3)];
+        let mut item = Submission {
+            namespace: self.namespace(),
+            idempotency,
+            priority: self.rng.i32(-1..4),
+            policy: Some(self.policy()),
+            delay: self.some(25, Self::wait),
+            deadline: self.some(20, Self::wait),
+            ..Submission::new(self.any_lane().0, "kind").id(id).payload(payload)
+        };
+        if self.rng.u32(..4) == 0 {
+            item = item.tag("model.tag", "1");
+        }
+        // One of them is refused on its own, beside others that are not.
+        if self.rng.u32(..20) == 0 {
+            item.execution_kind.clear();
+        }
+        item
+    }
+
+    /// Always without jitter, so that both backends schedule the same moment.
+    fn policy(&mut self) -> ExecutionPolicy {
+        let mut policy = ExecutionPolicy::default();
+        policy.retry_policy.max_retries = self.rng.u32(..3);
+        policy.retry_policy.backoff = match self.rng.bool() {
+            true => Backoff::Fixed { delay_ms: self.wait().as_millis() as u64 },
+            false => Backoff::Exponential {
+                initial_delay_ms: 100,
+                max_delay_ms: 1_000,
+                multiplier: 3.0,
+                jitter: false,
+            },
+        };
+        if self.rng.u32(..5) == 0 {
+            policy.retry_policy.retryable_categories = ["network".to_owned()].into();
+        }
+        policy.timeout_policy.max_reclaim_count = self.rng.u32(..3);
+        policy.timeout_policy.attempt_timeout_ms =
+            self.some(25, |own| own.wait().as_millis() as u64);
+        policy.timeout_policy.execution_deadline_ms = self.some(10, |_| 60_000);
+        policy.max_replay_count = self.some(50, |own| own.rng.u32(..2));
+        if self.rng.u32(..5) == 0 {
+            policy.routing_requirements.required_capabilities = ["gpu".to_owned()].into();
+        }
+        policy
+    }
+
+    fn create(&mut self) -> CreateExecutionArgs {
+        let execution_id = self.id();
+        let now = self.clock.now();
+        CreateExecutionArgs {
+            partition_id: execution_id.partition(),
+            execution_id,
+            namespace: self.namespace(),
+            lane_id: self.any_lane(),
+            execution_kind: "created".into(),
+            input_payload: b"made".to_vec(),
+            payload_encoding: self.some(50, |_| "text".into()),
+            priority: self.rng.i32(..4),
+            creator_identity: "model".into(),
+            idempotency_key: self.some(20, |own| KEYS[own.rng.usize(..KEYS.len())].into()),
+            tags: Default::default(),
+            policy: Some(self.policy()),
+            delay_until: self.some(30, |own| now.after(own.wait())),
+            execution_deadline_at: self.some(20, |own| now.after(own.wait())),
+            now,
+        }
+    }
+
+    fn claim(&mut self) -> ClaimArgs {
+        let lanes = match self.rng.u32(..3) {
+            0 => (0..LANES).map(|at| self.lane_id(at)).collect(),
+            _ => vec![self.any_lane()],
+        };
+        let gpu = self.rng.bool().then_some("gpu");
+        ClaimArgs {
+            lanes,
+            capabilities: CapabilitySet::new(gpu),
+            worker_id: WorkerId::new("worker"),
+            worker_instance_id: WorkerInstanceId::new(format!("w{}", self.rng.u32(..2))),
+            lease_ttl_ms: [1, 1_000, 10_000, 3_600_000][self.rng.usize(..4)],
+            max: self.rng.usize(1..4),
+            wait: Duration::ZERO,
+        }
+    }
+
+    /// A call by somebody who holds, or once held, a lease.
+    fn holder(&mut self) -> Step {
+        if self.handles.is_empty() {
+            return Step::Claim(self.claim());
+        }
+        // Mostly one of the newest, which has the best chance to stand.
+        let newest = self.handles.len().min(3);
+        let back = match self.rng.u32(..4) {
+            0 => self.rng.usize(..self.handles.len()),
+            _ => self.rng.usize(..newest),
+        };
+        let handle = self.handles[self.handles.len() - 1 - back].clone();
+        match self.rng.u32(..12) {
+            0..3 => {
+                let result = self.some(70, |own| vec![9; own.rng.usize(..3)]);
+                Step::Complete(handle, result)
+            }
+            3..7 => Step::Fail(handle, self.failure()),
+            7 => Step::Renew(self.handles.iter().rev().take(4).cloned().collect()),
+            8 => {
+                let percent = self.some(80, |own| own.rng.u8(..=101));
+                Step::Progress(handle, percent, self.some(50, |_| "going".into()))
+            }
+            9 => Step::Cancel(handle, "enough".into()),
+            _ => Step::Delay(handle, self.wait()),
+        }
+    }
+
+    fn failure(&mut self) -> FailArgs {
+        FailArgs {
+            reason: "it broke".into(),
+            category: if self.rng.bool() { "network".into() } else { "logic".into() },
+            class: match self.rng.u32(..4) {
+                0 => FailureClass::Fatal,
+                _ => FailureClass::Retryable,
+            },
+        }
+    }
+
+    fn operator(&mut self) -> Step {
+        let execution_id = self.id();
+        let now = self.clock.now();
+        match self.rng.u32(..12) {
+            0..2 => Step::CancelExecution(self.cancel(execution_id)),
+            2..4 => Step::RevokeLease(RevokeLeaseArgs {
+                execution_id,
+                expected_lease_id: self.some(20, |_| "another lease".into()),
+                worker_instance_id: WorkerInstanceId::new(["", "w0", "w1"][self.rng.usize(..3)]),
+                reason: "model".into(),
+            }),
+            4..6 => Step::ChangePriority(ChangePriorityArgs {
+                execution_id,
+                new_priority: self.rng.i32(-1..5),
+                lane_id: self.any_lane(),
+                now,
+            }),
+            6..9 => Step::Replay(ReplayExecutionArgs { execution_id, now }),
+            9..11 => Step::Reschedule(RescheduleArgs { execution_id, delay: self.wait() }),
+            _ => {
+                let value = self.some(60, |own| own.rng.u32(..2).to_string());
+                let tags = [("model.tag".to_owned(), value)].into();
+                Step::SetTags(SetTagsArgs { execution_id, tags })
+            }
+        }
+    }
+
+    fn cancel(&mut self, execution_id: ExecutionId) -> CancelExecutionArgs {
+        CancelExecutionArgs {
+            execution_id,
+            reason: "model".into(),
+            source: match self.rng.bool() {
+                true => CancelSource::OperatorOverride,
+                false => CancelSource::LeaseHolder,
+            },
+            lease_id: None,
+            lease_epoch: self.some(50, |own| LeaseEpoch(own.rng.u64(..4))),
+            attempt_id: None,
+            now: self.clock.now(),
+        }
+    }
+
+    /// Resumes more often than it pauses, so that work goes on.
+    fn lane(&mut self) -> Step {
+        let lane_id = self.any_lane();
+        if self.rng.u32(..3) > 0 {
+            return Step::ResumeLane(lane_id);
+        }
+        Step::PauseLane(PauseLaneArgs { lane_id, reason: "model".into(), by: "me".into() })
+    }
+
+    fn read(&mut self) -> Step {
+        let id = self.id();
+        match self.rng.u32(..8) {
+            0..2 => Step::Describe(id),
+            2 => Step::Explain(id),
+            3 => Step::History(id, self.rng.u64(..3), self.rng.usize(1..4)),
+            4 => Step::Payload(id),
+            5 => Step::Result(id),
+            6 => Step::Counts(self.namespace()),
+            _ => Step::List(self.list()),
+        }
+    }
+
+    fn list(&mut self) -> ListExecutionsArgs {
+        let states = [PublicState::Waiting, PublicState::Active, PublicState::Completed];
+        ListExecutionsArgs {
+            namespace: Some(self.namespace()),
+            lane_id: self.some(50, Self::any_lane),
+            states: self.some(40, |own| vec![states[own.rng.usize(..3)]]).unwrap_or_default(),
+            tag: self.some(20, |_| ("model.tag".into(), "1".into())),
+            created_before: self.some(30, |own| own.clock.now()),
+            order: if self.rng.bool() { ListOrder::OldestFirst } else { ListOrder::NewestFirst },
+            limit: self.rng.usize(1..6),
+            ..ListExecutionsArgs::default()
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Random operations on a backend and on the memory store: every answer must be the same.
+//!
+//! Sequences run in groups, in lockstep: at each step every sequence of the group makes one call,
+//! on the subject all of them at once so that they share transactions, on memory one by one. Each
+//! sequence has a namespace, lanes and ids of its own, so only what batching does wrong can make a
+//! difference. The clock moves for the whole group, by a plan that depends only on the group, so a
+//! failing seed fails alone too.
+
+mod generate;
+mod step;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ff_core::engine::EngineConfig;
+use ff_core::engine::clock::ManualClock;
+use ff_core::engine_backend::{EngineBackend, Namespaced};
+use ff_core::operations::timer::Retention;
+use ff_core::store::memory::MemoryBackend;
+use tokio::task::JoinSet;
+
+use crate::exercise::Setup;
+use generate::Sequence;
+
+/// How many sequences run in lockstep.
+const GROUP: u64 = 64;
+/// Short enough that the longest steps of the clock reach it within a sequence.
+const RETENTION_MS: u64 = 36 * 60 * 60 * 1000;
+
+/// A subject, and the clock that it shares with the memory store.
+pub struct Model {
+    subject: Arc<dyn EngineBackend>,
+    clock: Arc<ManualClock>,
+    config: EngineConfig,
+}
+
+impl Model {
+    pub async fn new<Fut>(make_subject: impl FnOnce(Setup) -> Fut) -> Self
+    where
+        Fut: Future<Output = Arc<dyn EngineBackend>>,
+    {
+        let retention = Retention { max_age_ms: Some(RETENTION_MS), max_finished: None };
+        let config = EngineConfig { retention, ..EngineConfig::default() };
+        let setup = Setup::new(config.clone());
+        let clock = setup.clock.clone();
+        Self { subject: make_subject(setup).await, clock, config }
+    }
+
+    /// Runs these seeds, each of them once per model. The error names seed, step and both answers.
+    pub async fn check_seeds(
+        &self,
+        seeds: std::ops::Range<u64>,
+        steps: usize,
+    ) -> Result<(), String> {
+        let mut from = seeds.start;
+        while from < seeds.end {
+            let to = ((from / GROUP + 1) * GROUP).min(seeds.end);
+            self.check_group(from..to, steps).await?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    async fn check_group(&self, seeds: std::ops::Range<u64>, steps: usize) -> Result<(), String> {
+        let mut plan = fastrand::Rng::with_seed(seeds.start / GROUP);
+        let memory: Arc<dyn EngineBackend> =
+            MemoryBackend::new(self.clock.clone(), self.config.clone());
+        let mut pairs: Vec<_> = seeds.map(|seed| self.pair(&memory, seed)).collect();
+        for at in 0..steps {
+            let mut running = JoinSet::new();
+            let mut expected = Vec::new();
+            for (index, pair) in pairs.iter_mut().enumerate() {
+                let step = pair.sequence.next();
+                let (subject, own) = (pair.subject.clone(), step.clone());
+                running.spawn(async move { (index, own.run(&*subject).await.0) });
+                let (answer, handles) = step.run(&*pair.memory).await;
+                pair.sequence.learn(handles);
+                expected.push((step, answer));
+            }
+            while let Some(answered) = running.join_next().await {
+                let (index, answer) = answered.map_err(|error| error.to_string())?;
+                let (step, expected) = &expected[index];
+                pairs[index].compare(&format!("step {at}: {step:?}"), expected, &answer)?;
+            }
+            self.pass_time(&memory, &mut plan).await?;
+        }
+        let mut endings = JoinSet::new();
+        for pair in pairs {
+            endings.spawn(async move { pair.compare_everything().await });
+        }
+        endings.join_all().await.into_iter().collect()
+    }
+
+    fn pair(&self, memory: &Arc<dyn EngineBackend>, seed: u64) -> Pair {
+        let sequence = Sequence::new(seed, self.clock.clone());
+        // Every other sequence works as a caller that is confined to its namespace.
+        let confine = |backend: &Arc<dyn EngineBackend>| -> Arc<dyn EngineBackend> {
+            if seed.is_multiple_of(2) {
+                return backend.clone();
+            }
+            Arc::new(Namespaced::new(backend.clone(), sequence.namespace()))
+        };
+        let (subject, memory) = (confine(&self.subject), confine(memory));
+        Pair { seed, subject, memory, sequence }
+    }
+
+    /// Mostly nothing; sometimes enough for a lease, a delay, a deadline, a key or retention.
+    async fn pass_time(
+        &self,
+        memory: &Arc<dyn EngineBackend>,
+        plan: &mut fastrand::Rng,
+    ) -> Result<(), String> {
+        let ms = match plan.u32(..100) {
+            0..50 => 0,
+            50..65 => 1,
+            65..75 => 500,
+            75..85 => plan.u64(1..5_000),
+            85..92 => 10_000,
+            92..97 => 60_000,
+            97..99 => 30 * 60 * 1000,
+            _ => 25 * 60 * 60 * 1000,
+        };
+        // What is due already must not be swept at a later time on one side than on the other.
+        self.sweep(memory).await?;
+        self.clock.advance(Duration::from_millis(ms));
+        self.sweep(memory).await
+    }
+
+    async fn sweep(&self, memory: &Arc<dyn EngineBackend>) -> Result<(), String> {
+        for backend in [memory, &self.subject] {
+            let swept = backend.engine().sweep().await;
+            swept.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// Runs one seed on a subject of its own.
+pub async fn check<Fut>(
+    seed: u64,
+    steps: usize,
+    make_subject: impl FnOnce(Setup) -> Fut,
+) -> Result<(), String>
+where
+    Fut: Future<Output = Arc<dyn EngineBackend>>,
+{
+    Model::new(make_subject).await.check_seeds(seed..seed + 1, steps).await
+}
+
+/// One sequence on its two backends.
+struct Pair {
+    seed: u64,
+    subject: Arc<dyn EngineBackend>,
+    memory: Arc<dyn EngineBackend>,
+    sequence: Sequence,
+}
+
+impl Pair {
+    fn compare(&self, what: &str, expected: &str, answer: &str) -> Result<(), String> {
+        if expected == answer {
+            return Ok(());
+        }
+        let (seed, name) = (self.seed, self.subject.engine().store().name());
+        Err(format!("seed {seed}, {what}\n  memory: {expected}\n  {name}: {answer}"))
+    }
+
+    /// The final state of all that the sequence can have touched.
+    async fn compare_everything(&self) -> Result<(), String> {
+        for step in self.sequence.everything() {
+            let (expected, _) = step.run(&*self.memory).await;
+            let (answer, _) = step.run(&*self.subject).await;
+            self.compare(&format!("at the end: {step:?}"), &expected, &answer)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,238 @@
+//! What can be asked of a server and what it answers, and how that becomes a job of the core.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use ff_core::backend::{CapabilitySet, Handle};
+use ff_core::contracts::{
+    CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, FailureClass, RenewOutcome,
+    ReplayExecutionArgs, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, SubmitOutcome,
+};
+use ff_core::engine::prepare_submission;
+use ff_core::limits::Limits;
+use ff_core::operations::Operation;
+use ff_core::operations::execution::{
+    CancelExecution, CancelHeld, ChangePriority, Claim, Complete, CreateExecution, Delay, Fail,
+    Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
+};
+use ff_core::operations::timer::Sweep;
+use ff_core::state::{LifecyclePhase, PublicState};
+use ff_core::store::{Job, Reply};
+use ff_core::types::{
+    CancelSource, ExecutionKey, LaneId, Namespace, TimestampMs, WorkerInstanceId,
+};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::history::Plan;
+
+/// The namespace of everything in a run.
+pub(super) const NAMESPACE: &str = "sim";
+
+/// What a worker asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    pub worker: Arc<str>,
+    pub lanes: Vec<Arc<str>>,
+    pub capabilities: CapabilitySet,
+    pub lease_ttl_ms: u32,
+    pub max: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Verb {
+    Submit(ExecutionKey),
+    Claim(Wanted),
+    Renew(Vec<Handle>),
+    Complete { handle: Handle, result: Arc<[u8]> },
+    Fail { handle: Handle, class: FailureClass },
+    Delay { handle: Handle, delay: Duration },
+    GiveUp(Handle),
+    Cancel(ExecutionKey),
+    Replay(ExecutionKey),
+    ChangePriority(ExecutionKey, i32),
+    Reschedule(ExecutionKey, Duration),
+    Revoke(ExecutionKey),
+    Read(ExecutionKey),
+    Sweep,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub handle: Handle,
+    pub expires_at: TimestampMs,
+}
+
+/// What a reader saw of an execution.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub version: u64,
+    pub state: PublicState,
+    pub result: Option<Arc<[u8]>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// This execution stands for the submission.
+    Submitted(ExecutionKey),
+    Granted(Vec<Lease>),
+    /// Until when each lease stands, or that it is lost.
+    Renewed(Vec<Option<TimestampMs>>),
+    /// The epoch that locks the old holder out.
+    Revoked {
+        epoch: u64,
+    },
+    Seen(Option<Seen>),
+    Done,
+    /// Accepted, and there was nothing to do.
+    Unneeded,
+    Refused(&'static str),
+}
+
+impl Answer {
+    pub fn is_ok(&self) -> bool {
+        !matches!(self, Self::Refused(_))
+    }
+}
+
+/// Takes the answer once the core has given one.
+pub(super) type Waiting = Box<dyn FnOnce() -> Option<Answer>>;
+
+fn job<O: Operation>(
+    operation: O,
+    answer: impl FnOnce(O::Reply) -> Answer + 'static,
+) -> (Job, Waiting) {
+    let (sender, mut receiver): (Reply<O::Reply>, _) = oneshot::channel();
+    let scope = Some(Namespace::new(NAMESPACE)).filter(|_| O::NAME != Sweep::NAME);
+    let waiting = move || match receiver.try_recv().ok()? {
+        Ok(reply) => Some(answer(reply)),
+        Err(error) => Some(Answer::Refused(error.code())),
+    };
+    (Job::new(operation, scope, sender), Box::new(waiting))
+}
+
+fn done<T>(_: T) -> Answer {
+    Answer::Done
+}
+
+impl Verb {
+    /// The operation of the core, as a server's shell would build it. A read is none.
+    pub fn job(&self, plan: Option<&Plan>, rng: &mut Rng) -> Option<(Job, Waiting)> {
+        let now = TimestampMs(0);
+        let entropy = rng.u64(..);
+        Some(match self.clone() {
+            Self::Submit(_) => submit(plan?),
+            Self::Claim(wanted) => job(claim(wanted, rng), granted),
+            Self::Renew(handles) => job(Renew { handles }, renewed),
+            Self::Complete { handle, result } => {
+                job(Complete { handle, result: Some(result) }, done)
+            }
+            Self::Fail { handle, class } => {
+                let (reason, category) = ("it broke".into(), "simulated".into());
+                job(Fail { handle, reason, category, class, entropy }, done)
+            }
+            Self::Delay { handle, delay } => job(Delay { handle, delay }, done),
+            Self::GiveUp(handle) => job(CancelHeld { handle, reason: "gives up".into() }, done),
+            Self::Cancel(key) => job(CancelExecution { args: cancel(key) }, done),
+            Self::Replay(key) => {
+                let args = ReplayExecutionArgs { execution_id: key.execution_id(), now };
+                job(ReplayExecution { args }, done)
+            }
+            Self::ChangePriority(key, new_priority) => {
+                let (execution_id, lane_id) = (key.execution_id(), LaneId::default());
+                let args = ChangePriorityArgs { execution_id, new_priority, lane_id, now };
+                job(ChangePriority { args }, done)
+            }
+            Self::Reschedule(key, delay) => {
+                let args = RescheduleArgs { execution_id: key.execution_id(), delay };
+                job(Reschedule { args }, done)
+            }
+            Self::Revoke(key) => job(RevokeLease { args: revoke(key) }, revoked),
+            Self::Sweep => job(Sweep { limit: 50, entropy }, done),
+            Self::Read(_) => return None,
+        })
+    }
+}
+
+fn submit(plan: &Plan) -> (Job, Waiting) {
+    let scope = Namespace::new(NAMESPACE);
+    let prepared = prepare_submission(plan.submission.clone(), &Limits::default(), Some(&scope), 0);
+    let mut item = prepared.expect("the plans hold to the limits");
+    if plan.create {
+        item.row.phase = LifecyclePhase::Submitted;
+        let operation = CreateExecution { item, delay_until: None, deadline_at: None };
+        return job(operation, |created| match created {
+            CreateExecutionResult::Created { execution_id, .. }
+            | CreateExecutionResult::Duplicate { execution_id } => {
+                Answer::Submitted(execution_id.key())
+            }
+        });
+    }
+    job(Submit { items: vec![Ok(item)] }, |outcomes| match outcomes.first() {
+        Some(SubmitOutcome::Refused(error)) => Answer::Refused(error.code()),
+        Some(outcome) => {
+            outcome.execution_id().map_or(Answer::Unneeded, |id| Answer::Submitted(id.key()))
+        }
+        None => Answer::Unneeded,
+    })
+}
+
+/// Every call has a timer of its own, so its name is drawn where the call arrives.
+fn claim(wanted: Wanted, rng: &mut Rng) -> Claim {
+    Claim {
+        lanes: wanted.lanes,
+        capabilities: wanted.capabilities,
+        worker_id: "worker".into(),
+        worker_instance_id: wanted.worker,
+        lease_ttl_ms: wanted.lease_ttl_ms,
+        max: wanted.max,
+        claim_id: Uuid::from_u128(rng.u128(..)),
+    }
+}
+
+fn granted(grants: Vec<Grant>) -> Answer {
+    let lease = |grant: Grant| Lease {
+        expires_at: grant.attempt.lease_expires_at.unwrap_or_default(),
+        handle: grant.handle,
+    };
+    Answer::Granted(grants.into_iter().map(lease).collect())
+}
+
+fn renewed(outcomes: Vec<RenewOutcome>) -> Answer {
+    let until = |outcome| match outcome {
+        RenewOutcome::Renewed { expires_at } => Some(expires_at),
+        RenewOutcome::Lost(_) => None,
+    };
+    Answer::Renewed(outcomes.into_iter().map(until).collect())
+}
+
+fn revoked(result: RevokeLeaseResult) -> Answer {
+    match result {
+        RevokeLeaseResult::Revoked { lease_epoch, .. } => {
+            Answer::Revoked { epoch: lease_epoch.parse().unwrap_or(0) }
+        }
+        RevokeLeaseResult::AlreadySatisfied { .. } => Answer::Unneeded,
+    }
+}
+
+fn cancel(key: ExecutionKey) -> CancelExecutionArgs {
+    CancelExecutionArgs {
+        execution_id: key.execution_id(),
+        reason: "no longer wanted".into(),
+        source: CancelSource::OperatorOverride,
+        lease_id: None,
+        lease_epoch: None,
+        attempt_id: None,
+        now: TimestampMs(0),
+    }
+}
+
+fn revoke(key: ExecutionKey) -> RevokeLeaseArgs {
+    RevokeLeaseArgs {
+        execution_id: key.execution_id(),
+        expected_lease_id: None,
+        worker_instance_id: WorkerInstanceId::default(),
+        reason: "taken back".into(),
+    }
+}

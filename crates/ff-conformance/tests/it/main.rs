@@ -1,0 +1,5 @@
+//! The one test binary of this crate.
+
+mod exercises;
+mod model;
+mod transitions;

@@ -1,0 +1,32 @@
+//! Running cargo, and the few things that every subcommand needs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the workspace.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// The cargo that runs this program, at the root of the workspace.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs cargo with its output shown; an exit code other than zero is an error.
+pub fn run_cargo(args: &[&str]) -> Result<(), String> {
+    let shown = format!("cargo {}", args.join(" "));
+    let status = cargo().args(args).status().map_err(|error| format!("{shown}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{shown} failed ({status})")) }
+}
+
+/// Refuses arguments where none are understood.
+pub fn no_arguments(args: &[String]) -> Result<(), String> {
+    match args.first() {
+        Some(arg) => Err(format!("unexpected argument {arg:?}")),
+        None => Ok(()),
+    }
+}
