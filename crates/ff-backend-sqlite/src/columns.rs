@@ -1,6 +1,5 @@
 //! Columns to rows, the same way for the writer's driver and the readers'.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use ff_core::contracts::EventType;
@@ -79,23 +78,20 @@ fn wrong(at: usize, error: &dyn std::fmt::Display) -> StoreError {
     StoreError::Corrupt(format!("column {at} cannot be read: {error}"))
 }
 
-/// Words that come back in nearly every row are kept once.
+/// Neighbouring rows mostly say the same in the same column, so the last text of each is kept and
+/// shared instead of copied.
 #[derive(Default)]
-pub(crate) struct Words(HashSet<Arc<str>>);
-
-const MOST_WORDS: usize = 4096;
+pub(crate) struct Words(Vec<Option<Arc<str>>>);
 
 impl Words {
-    fn keep(&mut self, word: &str) -> Arc<str> {
-        if let Some(known) = self.0.get(word) {
-            return known.clone();
+    fn keep(&mut self, at: usize, word: &str) -> Arc<str> {
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
         }
-        if self.0.len() >= MOST_WORDS {
-            self.0.clear();
+        match &self.0[at] {
+            Some(known) if **known == *word => known.clone(),
+            _ => self.0[at].insert(word.into()).clone(),
         }
-        let word: Arc<str> = word.into();
-        self.0.insert(word.clone());
-        word
     }
 }
 
@@ -104,11 +100,13 @@ pub(crate) struct Reader<'r, C> {
     cells: &'r C,
     words: &'r mut Words,
     at: usize,
+    /// Keeps the columns of different tables apart among the words.
+    table: usize,
 }
 
 impl<'r, C: Cells> Reader<'r, C> {
     pub fn new(cells: &'r C, words: &'r mut Words) -> Self {
-        Self { cells, words, at: 0 }
+        Self { cells, words, at: 0, table: 0 }
     }
 
     fn next(&mut self) -> usize {
@@ -144,7 +142,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     /// Text that many rows share.
     fn shared_text(&mut self) -> Result<Option<Arc<str>>, StoreError> {
         let at = self.next();
-        Ok(self.cells.text(at)?.map(|word| self.words.keep(word)))
+        Ok(self.cells.text(at)?.map(|word| self.words.keep(self.table + at, word)))
     }
 
     fn word<T: Spelling>(&mut self) -> Result<Option<T>, StoreError> {
@@ -239,6 +237,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     }
 
     pub fn attempt(&mut self, execution: ExecutionKey) -> Result<AttemptRow, StoreError> {
+        self.table = 64;
         Ok(AttemptRow {
             key: AttemptKey { execution, index: self.number()? },
             attempt_type: self.must()?,
@@ -280,6 +279,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     }
 
     pub fn event(&mut self) -> Result<EventRow, StoreError> {
+        self.table = 128;
         let seq = self.number()?;
         let at = TimestampMs(self.number()?);
         let place = self.next();

@@ -7,7 +7,7 @@ use ff_core::capability;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
+    AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey, EdgeGroupRow,
     ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind, TimerRow,
 };
 use ff_core::store::{ClaimScan, Needs, RetentionScan, World};
@@ -38,6 +38,10 @@ pub(crate) struct Statements {
     execution: String,
     member: String,
     claim: String,
+    first_class: String,
+    first_class_of_namespace: String,
+    next_class_of_namespace: String,
+    next_namespace: String,
     attempt: String,
     flow: String,
     lane: String,
@@ -46,7 +50,19 @@ pub(crate) struct Statements {
 
 impl Default for Statements {
     fn default() -> Self {
+        let class = |after: &str| {
+            format!(
+                "SELECT namespace, required_capabilities \
+                 FROM ff_exec_core INDEXED BY ff_exec_claim \
+                 WHERE {CLAIMABLE} AND lane_id = ?1 {after} \
+                 ORDER BY namespace, required_capabilities LIMIT 1"
+            )
+        };
         Self {
+            first_class: class(""),
+            first_class_of_namespace: class("AND namespace = ?2"),
+            next_class_of_namespace: class("AND namespace = ?2 AND required_capabilities > ?3"),
+            next_namespace: class("AND namespace > ?2"),
             execution: format!(
                 "SELECT {EXECUTION}, last_event FROM ff_exec_core \
                  WHERE partition_key = 0 AND execution_id = ?1"
@@ -132,8 +148,14 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn loaded(&mut self, world: &mut World, row: ExecutionRow) -> Result<(), StoreError> {
+    fn loaded(&mut self, world: &mut World, mut row: ExecutionRow) -> Result<(), StoreError> {
         self.attempt(world, row.key, row.attempt_index)?;
+        if row.result == Blob::Apart {
+            let sql = "SELECT bytes FROM ff_blob WHERE execution_id = ?1 AND part = 'result'";
+            let read = |row: &Row<'_>| Ok(Arc::from(row.get_ref(0)?.as_blob()?));
+            let bytes = self.rows(sql, params![row.key.id.as_bytes()], read)?.pop();
+            row.result = bytes.map_or(Blob::Absent, Blob::Here);
+        }
         world.executions.load(row);
         Ok(())
     }
@@ -275,36 +297,38 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The next combination of namespace and capabilities that the lane has work for: one seek.
+    /// The next combination of namespace and capabilities that the lane has work for. Each query
+    /// is one seek: a comparison of both columns at once would walk over all the work between.
     fn next_class(
         &self,
         scan: &ClaimScan,
         last: Option<&(String, String)>,
     ) -> Result<Option<(String, String)>, StoreError> {
-        let from = "SELECT namespace, required_capabilities FROM ff_exec_core \
-                    INDEXED BY ff_exec_claim \
-                    WHERE eligibility_state = 'eligible_now' \
-                    AND lifecycle_phase IN ('submitted', 'runnable') AND lane_id = ?1 ";
-        let order = "ORDER BY namespace, required_capabilities LIMIT 1";
-        let pair = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        let mut classes = match (&scan.namespace, last) {
-            (None, None) => self.rows(&format!("{from}{order}"), params![&*scan.lane], pair)?,
-            (None, Some((namespace, class))) => {
-                let sql =
-                    format!("{from}AND (namespace, required_capabilities) > (?2, ?3) {order}");
-                self.rows(&sql, params![&*scan.lane, namespace, class], pair)?
-            }
+        let lane = &*scan.lane;
+        let sql = &self.statements;
+        let found = match (&scan.namespace, last) {
+            (None, None) => self.class(&sql.first_class, params![lane])?,
             (Some(namespace), None) => {
-                let sql = format!("{from}AND namespace = ?2 {order}");
-                self.rows(&sql, params![&*scan.lane, &**namespace], pair)?
+                self.class(&sql.first_class_of_namespace, params![lane, &**namespace])?
             }
-            (Some(namespace), Some((_, class))) => {
-                let sql =
-                    format!("{from}AND namespace = ?2 AND required_capabilities > ?3 {order}");
-                self.rows(&sql, params![&*scan.lane, &**namespace, class], pair)?
+            (_, Some((namespace, class))) => {
+                self.class(&sql.next_class_of_namespace, params![lane, namespace, class])?
             }
         };
-        Ok(classes.pop())
+        match (found, &scan.namespace, last) {
+            (None, None, Some((namespace, _))) => {
+                self.class(&sql.next_namespace, params![lane, namespace])
+            }
+            (found, _, _) => Ok(found),
+        }
+    }
+
+    fn class(
+        &self,
+        sql: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        Ok(self.rows(sql, params, |row| Ok((row.get(0)?, row.get(1)?)))?.pop())
     }
 
     fn claimable_of(

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use ff_core::types::{ExecutionId, LaneId};
 
 use super::client::{Client, LEASE_MS};
-use super::work::{self, LANES, is_small};
+use super::work::{self, LANES};
 use crate::history::{self, Lease, Op, Outcome, Work};
 
 /// How many executions the operator remembers.
@@ -119,11 +119,9 @@ impl Crew {
                 self.client.call(&Op::Renew(lease.clone())).await;
                 self.complete(lease, &mut rng).await;
             }
-            // Says it again, and differently. The engine compares only results that it keeps in
-            // the row; larger ones it takes for a repeat, so the first one is small.
+            // Says it again, and differently.
             27..30 if reckless => {
-                let small = std::iter::repeat_with(|| rng.u64(..)).find(|seed| is_small(*seed));
-                self.complete_with(lease.clone(), small.unwrap_or_default()).await;
+                self.complete(lease.clone(), &mut rng).await;
                 self.complete(lease.clone(), &mut rng).await;
                 self.client.call(&Op::Renew(lease)).await;
             }

@@ -24,10 +24,6 @@ pub fn bytes(seed: u64) -> Vec<u8> {
     std::iter::repeat_with(|| rng.u8(..)).take(length).collect()
 }
 
-pub fn is_small(seed: u64) -> bool {
-    bytes(seed).len() < 200
-}
-
 pub fn submission(work: &Work) -> anyhow::Result<Submission> {
     let mut rng = fastrand::Rng::with_seed(work.seed ^ 0x5eed);
     let lane = LANES[rng.usize(..LANES.len())];

@@ -95,13 +95,15 @@ pub async fn attempt_timeout(f: &Fixture) {
     assert_eq!((seen.public_state, seen.retry_count), (PublicState::Waiting, 1));
     assert_eq!(seen.attempts[0].outcome, Some(AttemptOutcome::TimedOut));
     assert!(f.backend.complete(&handle, None).await.is_err());
-    // Putting the attempt down does not buy it more time.
+    // Each claim may run for the whole time, also when the attempt goes on.
     let claimed = f.claim().await;
     f.advance(3_000).await;
     f.revoke(&id).await.unwrap();
     let resumed = f.claim().await;
     assert_eq!(resumed.attempt_index, claimed.attempt_index);
-    f.advance(2_000).await;
+    f.advance(4_999).await;
+    assert_eq!(f.state(&id).await, PublicState::Active);
+    f.advance(1).await;
     let seen = f.snapshot(&id).await;
     assert_eq!(seen.public_state, PublicState::Expired, "no retry was left");
     assert_eq!(seen.failure_reason.as_deref(), Some("attempt_timeout"));

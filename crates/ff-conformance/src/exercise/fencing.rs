@@ -81,6 +81,15 @@ pub async fn after_retry(f: &Fixture) {
     locked_out_except(f, &id, &old, "execution_not_active", "fail").await;
 }
 
+pub async fn after_delay(f: &Fixture) {
+    let (id, old) = f.start(item()).await;
+    f.backend.delay(&old, Duration::from_secs(1)).await.unwrap();
+    locked_out_except(f, &id, &old, "execution_not_active", "delay").await;
+    f.advance(1_000).await;
+    f.claim().await;
+    locked_out(f, &id, &old, "stale_lease").await;
+}
+
 pub async fn after_cancel(f: &Fixture) {
     let (id, old) = f.start(item()).await;
     f.cancel_execution(&id).await.unwrap();

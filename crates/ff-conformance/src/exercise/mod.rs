@@ -77,7 +77,10 @@ pub fn all() -> Vec<Exercise> {
         }
         lane { pause_and_resume, pause_survives_submissions, repeated_pause }
         flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
-        fencing { after_expiry, after_revoke, after_retry, after_cancel, after_replay, forged }
+        fencing {
+            after_expiry, after_revoke, after_retry, after_delay, after_cancel, after_replay,
+            forged,
+        }
         limits { submissions, worker_calls, operator_calls, reads, unknown_executions }
         namespaces { reads_see_nothing_foreign, writes_reach_nothing_foreign, keys_are_apart }
         read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }

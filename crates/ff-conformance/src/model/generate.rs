@@ -42,6 +42,15 @@ impl Sequence {
         Namespace::new(format!("model-{}", self.seed))
     }
 
+    /// Every other sequence works as a caller that is confined to its namespace.
+    pub fn is_confined(&self) -> bool {
+        !self.seed.is_multiple_of(2)
+    }
+
+    pub fn lanes(&self) -> impl Iterator<Item = LaneId> {
+        (0..LANES).map(|at| self.lane_id(at))
+    }
+
     pub fn learn(&mut self, handles: Vec<Handle>) {
         self.handles.extend(handles);
     }
@@ -60,14 +69,9 @@ impl Sequence {
 
     /// Reads that together show all that the sequence can have touched.
     pub fn everything(&self) -> Vec<Step> {
-        let mut steps = vec![
-            Step::Counts(self.namespace()),
-            Step::Lanes((0..LANES).map(|at| self.lane_id(at)).collect()),
-            Step::List(ListExecutionsArgs {
-                namespace: Some(self.namespace()),
-                ..ListExecutionsArgs::default()
-            }),
-        ];
+        let namespace = Some(self.namespace());
+        let mut steps =
+            vec![Step::List(ListExecutionsArgs { namespace, ..ListExecutionsArgs::default() })];
         for id in (0..IDS).map(|at| self.id_at(at)) {
             steps.push(Step::Describe(id.clone()));
             steps.push(Step::Explain(id.clone()));
@@ -193,7 +197,7 @@ impl Sequence {
 
     fn claim(&mut self) -> ClaimArgs {
         let lanes = match self.rng.u32(..3) {
-            0 => (0..LANES).map(|at| self.lane_id(at)).collect(),
+            0 => self.lanes().collect(),
             _ => vec![self.any_lane()],
         };
         let gpu = self.rng.bool().then_some("gpu");
@@ -248,7 +252,10 @@ impl Sequence {
     }
 
     fn operator(&mut self) -> Step {
-        let execution_id = self.id();
+        let any = self.id();
+        let newest = self.handles.last().map(Handle::execution_id);
+        // What was claimed last is the most likely to be running.
+        let execution_id = newest.filter(|_| self.rng.bool()).unwrap_or(any);
         let now = self.clock.now();
         match self.rng.u32(..12) {
             0..2 => Step::CancelExecution(self.cancel(execution_id)),
@@ -306,7 +313,7 @@ impl Sequence {
             3 => Step::History(id, self.rng.u64(..3), self.rng.usize(1..4)),
             4 => Step::Payload(id),
             5 => Step::Result(id),
-            6 => Step::Counts(self.namespace()),
+            6 if self.is_confined() => Step::Counts(vec![self.namespace()]),
             _ => Step::List(self.list()),
         }
     }

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::exercise::Setup;
 use generate::Sequence;
+use step::Step;
 
 /// How many sequences run in lockstep.
 const GROUP: u64 = 64;
@@ -84,6 +85,7 @@ impl Model {
             }
             self.pass_time(&memory, &mut plan).await?;
         }
+        self.compare_shared(&memory, &pairs).await?;
         let mut endings = JoinSet::new();
         for pair in pairs {
             endings.spawn(async move { pair.compare_everything().await });
@@ -91,11 +93,28 @@ impl Model {
         endings.join_all().await.into_iter().collect()
     }
 
+    /// Reads that cover all sequences, once for the group because they are large.
+    async fn compare_shared(
+        &self,
+        memory: &Arc<dyn EngineBackend>,
+        pairs: &[Pair],
+    ) -> Result<(), String> {
+        let lanes = pairs.iter().flat_map(|pair| pair.sequence.lanes()).collect();
+        let namespaces = pairs.iter().map(|pair| pair.sequence.namespace()).collect();
+        for step in [Step::Lanes(lanes), Step::Counts(namespaces)] {
+            let (expected, _) = step.run(&**memory).await;
+            let (answer, _) = step.run(&*self.subject).await;
+            if let Some(pair) = pairs.first() {
+                pair.compare("lanes and counts of its group", &expected, &answer)?;
+            }
+        }
+        Ok(())
+    }
+
     fn pair(&self, memory: &Arc<dyn EngineBackend>, seed: u64) -> Pair {
         let sequence = Sequence::new(seed, self.clock.clone());
-        // Every other sequence works as a caller that is confined to its namespace.
         let confine = |backend: &Arc<dyn EngineBackend>| -> Arc<dyn EngineBackend> {
-            if seed.is_multiple_of(2) {
+            if !sequence.is_confined() {
                 return backend.clone();
             }
             Arc::new(Namespaced::new(backend.clone(), sequence.namespace()))

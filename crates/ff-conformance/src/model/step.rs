@@ -37,7 +37,7 @@ pub enum Step {
     Payload(ExecutionId),
     Result(ExecutionId),
     List(ListExecutionsArgs),
-    Counts(Namespace),
+    Counts(Vec<Namespace>),
     Lanes(Vec<LaneId>),
 }
 
@@ -95,10 +95,10 @@ impl Step {
             Self::Payload(id) => text(on, &on.payload(id).await),
             Self::Result(id) => text(on, &on.result(id).await),
             Self::List(args) => text(on, &on.list_executions(args.clone()).await),
-            Self::Counts(namespace) => {
+            Self::Counts(own) => {
                 let mut counts = on.counts().await;
                 if let Ok(counts) = &mut counts {
-                    counts.retain(|lane| lane.namespace == *namespace);
+                    counts.retain(|lane| own.contains(&lane.namespace));
                 }
                 text(on, &counts)
             }

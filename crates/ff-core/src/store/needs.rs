@@ -9,7 +9,7 @@ use crate::types::ExecutionKey;
 /// The needs of a whole batch, merged: each thing is read once.
 #[derive(Clone, Debug, Default)]
 pub struct Needs {
-    /// Each with its current attempt.
+    /// Each with its result, however large, and its current attempt.
     pub executions: BTreeSet<ExecutionKey>,
     /// Attempts beyond the current ones.
     pub attempts: BTreeSet<AttemptKey>,

@@ -113,7 +113,7 @@ impl Claim {
         if row.policy.is_some()
             && let Some(timer) = attempt_timer(&after, world.now)
         {
-            // A resumed attempt keeps its due time, so its timer may be there already.
+            // Claimed, revoked and claimed within one millisecond: its timer is there already.
             change.timers.push(Write::Update(timer));
         }
         let put = if known.is_some() { Write::Update } else { Write::Insert };
