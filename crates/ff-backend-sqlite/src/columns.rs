@@ -36,6 +36,13 @@ pub(crate) const EVENT: &str = "seq, at_ms, event_type, namespace, lane_id, exec
     execution_id, home_partition, flow_id, from_state, to_state, version, attempt_index, \
     lease_epoch, lease_ended, by_whom, details";
 
+/// A list of columns with a table's name before each.
+pub(crate) fn of_table(table: &str, columns: &str) -> String {
+    let columns: Vec<String> =
+        columns.split(", ").map(|column| format!("{table}.{}", column.trim())).collect();
+    columns.join(", ")
+}
+
 /// One result row of either driver.
 pub(crate) trait Cells {
     fn int(&self, at: usize) -> Result<Option<i64>, StoreError>;
@@ -237,7 +244,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     }
 
     pub fn attempt(&mut self, execution: ExecutionKey) -> Result<AttemptRow, StoreError> {
-        self.table = 64;
+        self.table = 128;
         Ok(AttemptRow {
             key: AttemptKey { execution, index: self.number()? },
             attempt_type: self.must()?,
@@ -254,6 +261,17 @@ impl<'r, C: Cells> Reader<'r, C> {
             progress_percent: self.opt_int()?.and_then(|percent| u8::try_from(percent).ok()),
             progress_message: self.own_text()?,
         })
+    }
+
+    /// The attempt that was joined to an execution, if there was one.
+    pub fn joined_attempt(
+        &mut self,
+        execution: ExecutionKey,
+    ) -> Result<Option<AttemptRow>, StoreError> {
+        match self.cells.int(self.at)? {
+            Some(_) => self.attempt(execution).map(Some),
+            None => Ok(None),
+        }
     }
 
     pub fn flow(&mut self) -> Result<FlowRow, StoreError> {
@@ -279,7 +297,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     }
 
     pub fn event(&mut self) -> Result<EventRow, StoreError> {
-        self.table = 128;
+        self.table = 256;
         let seq = self.number()?;
         let at = TimestampMs(self.number()?);
         let place = self.next();

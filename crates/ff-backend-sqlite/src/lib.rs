@@ -10,6 +10,7 @@
 mod columns;
 mod config;
 mod error;
+mod held;
 mod load;
 mod lock;
 mod migrate;

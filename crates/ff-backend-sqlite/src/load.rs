@@ -7,20 +7,25 @@ use ff_core::capability;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey, EdgeGroupRow,
-    ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind, TimerRow,
+    AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
+    EdgeGroupRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind,
+    TimerRow,
 };
 use ff_core::store::{ClaimScan, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, Reader, Words};
+use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, Reader, Words, of_table};
 use crate::error::store_error;
+use crate::held::Held;
 
 /// The predicate of the index `ff_exec_claim`, letter by letter.
 const CLAIMABLE: &str =
     "eligibility_state = 'eligible_now' AND lifecycle_phase IN ('submitted', 'runnable')";
+
+/// How many executions one statement reads.
+const CHUNK: usize = 16;
 
 /// The last event of each loaded execution, which the next one is chained to.
 pub(crate) type LastEvents = HashMap<Uuid, i64>;
@@ -30,12 +35,14 @@ pub(crate) struct Loader<'c> {
     pub words: &'c mut Words,
     pub last_events: &'c mut LastEvents,
     pub statements: &'c Statements,
+    pub held: &'c Held,
     pub log_floor: i64,
 }
 
 /// Texts that are put together once.
 pub(crate) struct Statements {
-    execution: String,
+    one: String,
+    chunk: String,
     member: String,
     claim: String,
     first_class: String,
@@ -50,6 +57,13 @@ pub(crate) struct Statements {
 
 impl Default for Statements {
     fn default() -> Self {
+        let (executions, attempts) = (of_table("e", EXECUTION), of_table("a", ATTEMPT));
+        let attempt_join = "LEFT JOIN ff_attempt AS a ON a.partition_key = 0 \
+                            AND a.execution_id = e.execution_id \
+                            AND a.attempt_index = e.attempt_index";
+        let execution = format!(
+            "SELECT {executions}, {attempts}, e.last_event FROM ff_exec_core AS e {attempt_join}"
+        );
         let class = |after: &str| {
             format!(
                 "SELECT namespace, required_capabilities \
@@ -63,17 +77,18 @@ impl Default for Statements {
             first_class_of_namespace: class("AND namespace = ?2"),
             next_class_of_namespace: class("AND namespace = ?2 AND required_capabilities > ?3"),
             next_namespace: class("AND namespace > ?2"),
-            execution: format!(
-                "SELECT {EXECUTION}, last_event FROM ff_exec_core \
-                 WHERE partition_key = 0 AND execution_id = ?1"
+            one: format!("{execution} WHERE e.partition_key = 0 AND e.execution_id = ?1"),
+            chunk: format!(
+                "{execution} WHERE e.partition_key = 0 AND e.execution_id IN ({})",
+                vec!["?"; CHUNK].join(", ")
             ),
-            member: format!("SELECT {EXECUTION}, last_event FROM ff_exec_core WHERE flow_id = ?1"),
+            member: format!("{execution} WHERE e.flow_id = ?1"),
             claim: format!(
-                "SELECT {EXECUTION}, payload, payload_apart, last_event \
-                 FROM ff_exec_core INDEXED BY ff_exec_claim \
-                 WHERE {CLAIMABLE} AND lane_id = ?1 AND namespace = ?2 \
-                 AND required_capabilities = ?3 \
-                 ORDER BY (created_at_ms - priority * 600000), execution_id LIMIT ?4"
+                "SELECT {executions}, e.payload, e.payload_apart, {attempts}, e.last_event \
+                 FROM ff_exec_core AS e INDEXED BY ff_exec_claim {attempt_join} \
+                 WHERE {CLAIMABLE} AND e.lane_id = ?1 AND e.namespace = ?2 \
+                 AND e.required_capabilities = ?3 \
+                 ORDER BY (e.created_at_ms - e.priority * 600000), e.execution_id LIMIT ?4"
             ),
             attempt: format!(
                 "SELECT {ATTEMPT} FROM ff_attempt \
@@ -94,9 +109,8 @@ impl Default for Statements {
 impl Loader<'_> {
     pub fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
         let mut world = World::new(now, "sqlite");
-        for key in &needs.executions {
-            self.execution(&mut world, *key)?;
-        }
+        let keys: Vec<ExecutionKey> = needs.executions.iter().copied().collect();
+        self.executions(&mut world, &keys)?;
         for flow in &needs.flow_members {
             self.members(&mut world, *flow)?;
         }
@@ -130,31 +144,64 @@ impl Loader<'_> {
         Ok(world)
     }
 
-    /// One execution with its current attempt.
-    fn execution(&mut self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
-        if world.executions.is_loaded(&key) {
-            return Ok(());
+    /// Executions with their current attempts.
+    fn executions(&mut self, world: &mut World, keys: &[ExecutionKey]) -> Result<(), StoreError> {
+        let mut missing = Vec::new();
+        for key in keys {
+            let known = world.executions.is_loaded(key);
+            if !known && !self.held.load(*key, world, self.last_events) {
+                missing.push(*key);
+            }
         }
-        let mut statement = self.prepare(&self.statements.execution)?;
-        let mut rows = statement.query([key.id.as_bytes()]).map_err(|e| store_error(&e))?;
-        if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            let row = Reader::new(cells, self.words).execution()?;
-            self.last_events.insert(key.id, last_event(cells)?);
-            // The same UUID under another partition is another identity, which does not exist.
-            if row.key == key {
-                self.loaded(world, row)?;
+        let keys = missing;
+        for keys in keys.chunks(CHUNK) {
+            let full = &self.statements.chunk;
+            let sql = if keys.len() == 1 { &self.statements.one } else { full };
+            let places = if keys.len() == 1 { 1 } else { CHUNK };
+            let mut statement = self.prepare(sql)?;
+            // A short chunk names its last execution again, which changes nothing.
+            let ids = (0..places).map(|at| keys[at.min(keys.len() - 1)].id.into_bytes());
+            let mut rows =
+                statement.query(rusqlite::params_from_iter(ids)).map_err(|e| store_error(&e))?;
+            while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+                // The same UUID under another partition is another identity: it does not exist.
+                self.joined(world, cells, |key| keys.contains(&key))?;
             }
         }
         Ok(())
     }
 
-    fn loaded(&mut self, world: &mut World, mut row: ExecutionRow) -> Result<(), StoreError> {
-        self.attempt(world, row.key, row.attempt_index)?;
+    /// A row of an execution, its current attempt and its last event.
+    fn joined(
+        &mut self,
+        world: &mut World,
+        cells: &Row<'_>,
+        wanted: impl FnOnce(ExecutionKey) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut reader = Reader::new(cells, self.words);
+        let row = reader.execution()?;
+        let attempt = reader.joined_attempt(row.key)?;
+        self.last_events.insert(row.key.id, last_event(cells)?);
+        if wanted(row.key) {
+            self.loaded(world, row, attempt)?;
+        }
+        Ok(())
+    }
+
+    fn loaded(
+        &self,
+        world: &mut World,
+        mut row: ExecutionRow,
+        attempt: Option<AttemptRow>,
+    ) -> Result<(), StoreError> {
         if row.result == Blob::Apart {
             let sql = "SELECT bytes FROM ff_blob WHERE execution_id = ?1 AND part = 'result'";
             let read = |row: &Row<'_>| Ok(Arc::from(row.get_ref(0)?.as_blob()?));
             let bytes = self.rows(sql, params![row.key.id.as_bytes()], read)?.pop();
             row.result = bytes.map_or(Blob::Absent, Blob::Here);
+        }
+        if let Some(attempt) = attempt {
+            world.attempts.load(attempt);
         }
         world.executions.load(row);
         Ok(())
@@ -164,9 +211,7 @@ impl Loader<'_> {
         let mut statement = self.prepare(&self.statements.member)?;
         let mut rows = statement.query([flow.id.as_bytes()]).map_err(|e| store_error(&e))?;
         while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            let row = Reader::new(cells, self.words).execution()?;
-            self.last_events.insert(row.key.id, last_event(cells)?);
-            self.loaded(world, row)?;
+            self.joined(world, cells, |_| true)?;
         }
         Ok(())
     }
@@ -345,13 +390,15 @@ impl Loader<'_> {
             .query(params![&*scan.lane, namespace, class, limit])
             .map_err(|e| store_error(&e))?;
         while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            let row = Reader::new(cells, self.words).execution_with_payload()?;
+            let mut reader = Reader::new(cells, self.words);
+            let row = reader.execution_with_payload()?;
+            let attempt = reader.joined_attempt(row.key)?;
             self.last_events.insert(row.key.id, last_event(cells)?);
             found.push((row.rank(), row.key));
             if let Some(id) = row.flow_id {
                 self.flow(world, FlowKey { partition: row.key.partition, id })?;
             }
-            self.loaded(world, row)?;
+            self.loaded(world, row, attempt)?;
         }
         Ok(())
     }
@@ -379,9 +426,10 @@ impl Loader<'_> {
         }
         timers.sort_unstable_by_key(|timer| timer.key);
         for timer in timers {
-            for member in &timer.members {
-                self.execution(world, member.execution)?;
-                self.own_key(world, member.execution)?;
+            let keys: Vec<_> = timer.members.iter().map(|member| member.execution).collect();
+            self.executions(world, &keys)?;
+            for key in keys {
+                self.own_key(world, key)?;
             }
             world.timers.load(timer.clone());
             world.due_timers.push(timer);
@@ -418,11 +466,10 @@ impl Loader<'_> {
             next += i64::from(dense);
             dense
         });
-        for event in &events {
-            if let Some(key) = event.execution {
-                self.execution(world, key)?;
-                self.own_key(world, key)?;
-            }
+        let keys: Vec<_> = events.iter().filter_map(|event| event.execution).collect();
+        self.executions(world, &keys)?;
+        for key in keys {
+            self.own_key(world, key)?;
         }
         world.retired_events = events;
         Ok(())

@@ -15,15 +15,17 @@ use tokio::sync::oneshot;
 use crate::columns::Words;
 use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
 use crate::error::{is_busy, store_error};
-use crate::load::{LastEvents, Loader, Statements};
-use crate::write::{Log, Writing};
+use crate::held::Held;
+use crate::load::{self, LastEvents, Loader};
+use crate::write::{self, Log, Writing};
 use crate::{SqliteError, SqliteStore, migrate};
 
-/// Pages in the write-ahead log before they are folded back into the file (16 MiB).
-const CHECKPOINT_PAGES: u32 = 4096;
+/// Pages in the write-ahead log before they are folded back into the file (32 MiB).
+const CHECKPOINT_PAGES: u32 = 8192;
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
-const CACHE_KIB: u32 = 64 * 1024;
+/// Each commit walks over the whole cache, so a larger one is not a faster one.
+const CACHE_KIB: u32 = 16 * 1024;
 /// The extended result code of a flush that the disk refused.
 const IOERR_FSYNC: i32 = 1034;
 
@@ -31,8 +33,10 @@ pub(crate) struct Connection {
     sqlite: Sqlite,
     words: Words,
     last_events: LastEvents,
-    statements: Statements,
+    reading: load::Statements,
+    writing: write::Statements,
     log: Log,
+    held: Held,
     /// Set once the disk has refused a flush: what is in its cache can no longer be trusted.
     broken: Option<String>,
 }
@@ -59,17 +63,21 @@ impl Connection {
             sqlite,
             words: Words::default(),
             last_events: LastEvents::new(),
-            statements: Statements::default(),
+            reading: load::Statements::default(),
+            writing: write::Statements::default(),
             log,
+            held: Held::default(),
             broken: None,
         })
     }
 
     /// Runs a batch. An error means that nothing was written, unless it says otherwise.
     pub fn transact(&mut self, batch: &mut Batch, now: TimestampMs) -> Result<Change, StoreError> {
-        self.patiently(|connection| {
+        let change = self.patiently(|connection| {
             connection.in_transaction(|connection| connection.decide_and_write(batch, now))
-        })
+        })?;
+        self.held.learn(&change, &self.last_events);
+        Ok(change)
     }
 
     /// Folds the log into the file, so that the next start has nothing to recover.
@@ -90,7 +98,8 @@ impl Connection {
             connection: &self.sqlite,
             words: &mut self.words,
             last_events: &mut self.last_events,
-            statements: &self.statements,
+            statements: &self.reading,
+            held: &self.held,
             log_floor: self.log.floor,
         };
         let world = loader.load(&batch.needs(), now)?;
@@ -99,6 +108,7 @@ impl Connection {
             connection: &self.sqlite,
             last_events: &mut self.last_events,
             log: &mut self.log,
+            statements: &self.writing,
         };
         writing.write(&change).map_err(|error| store_error(&error))?;
         Ok(change)
@@ -114,6 +124,7 @@ impl Connection {
         }
         let log = self.log;
         self.execute("BEGIN IMMEDIATE")?;
+        self.held.check(self.data_version()?);
         // A panic must not leave the transaction open for whoever comes next.
         let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
         let panicked = |_| Err(StoreError::Failed("the work panicked; nothing was kept".into()));
@@ -123,6 +134,7 @@ impl Connection {
         });
         if done.is_err() {
             self.log = log;
+            self.held.forget();
             if !self.sqlite.is_autocommit()
                 && let Err(error) = self.execute("ROLLBACK")
             {
@@ -161,6 +173,13 @@ impl Connection {
         }
     }
 
+    /// A number that SQLite changes whenever another connection has written.
+    fn data_version(&self) -> Result<i64, StoreError> {
+        let read = self.sqlite.prepare_cached("PRAGMA data_version");
+        let read = read.and_then(|mut sql| sql.query_row([], |row| row.get(0)));
+        read.map_err(|error| store_error(&error))
+    }
+
     fn execute(&self, sql: &str) -> Result<(), StoreError> {
         let run = self.sqlite.prepare_cached(sql).and_then(|mut sql| sql.execute([]));
         run.map(|_| ()).map_err(|error| store_error(&error))
@@ -197,6 +216,8 @@ where
         let change = connection.decide_and_write(&mut batch, now)?;
         Ok((value, batch, change))
     });
+    // The closure may have touched any row.
+    connection.held.forget();
     let (value, batch, change) = done.map_err(refuse)?;
     drop(guard);
     store.bells.ring(&change);

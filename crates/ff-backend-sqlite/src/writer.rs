@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::thread::JoinHandle;
 
-use ff_core::engine::{Queue, pump};
+use ff_core::engine::{Pumping, Queue, pump};
 use tokio::sync::oneshot;
 
 use crate::lock::FileLock;
@@ -32,7 +32,8 @@ impl Writer {
             let stopped = async {
                 let _ = stopped.await;
             };
-            runtime.block_on(pump(store.clone(), queue, max_batch, stopped));
+            let pumping = Pumping { max_batch, own_thread: true };
+            runtime.block_on(pump(store.clone(), queue, pumping, stopped));
             let mut connection = store.connection.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(connection) = connection.take() {
                 connection.close();

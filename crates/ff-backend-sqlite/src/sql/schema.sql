@@ -48,7 +48,7 @@ CREATE TABLE ff_exec_core (
     version               INTEGER NOT NULL DEFAULT 0,
     last_event            INTEGER NOT NULL DEFAULT 0,
     raw_fields            TEXT    NOT NULL DEFAULT '{}',
-    PRIMARY KEY (partition_key, execution_id)
+    PRIMARY KEY (execution_id, partition_key)
 ) WITHOUT ROWID;
 
 -- Serves claims in their exact order. Its predicate is what `ExecutionRow::is_claimable` says, its
@@ -86,7 +86,7 @@ CREATE TABLE ff_attempt (
     retry_at_ms         INTEGER,
     progress_pct        INTEGER,
     progress_message    TEXT,
-    PRIMARY KEY (partition_key, execution_id, attempt_index)
+    PRIMARY KEY (execution_id, attempt_index, partition_key)
 ) WITHOUT ROWID;
 
 CREATE TABLE ff_flow_core (

@@ -1,7 +1,8 @@
 //! Feeds waiting operations to the store: whatever queued up while the last commit was flushing
-//! goes into the next one. Nothing waits on a timer, so a lone caller pays no delay.
+//! goes into the next one. A lone caller pays no delay.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Queue;
 use crate::engine_error::StoreError;
@@ -10,14 +11,30 @@ use crate::store::{Batch, Job, Store};
 /// How often one batch is decided anew after a conflict before its callers are told.
 const TRIES: u32 = 3;
 
+/// Callers that were answered together come back together: a writer with a thread of its own
+/// waits for them while they keep coming, at most this long and far shorter than a flush.
+const GATHER_AT_MOST: Duration = Duration::from_micros(250);
+/// No caller came for this long: whoever is not here is busy elsewhere.
+const GATHER_QUIET: Duration = Duration::from_micros(25);
+
+/// How a pump runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Pumping {
+    pub max_batch: usize,
+    /// The pump has a thread of its own, which it may block for a moment.
+    pub own_thread: bool,
+}
+
 /// Runs until the engine is dropped or told to stop, and then until the queue is empty.
 pub async fn pump(
     store: Arc<dyn Store>,
     mut queue: Queue,
-    max_batch: usize,
+    pumping: Pumping,
     stop: impl Future<Output = ()>,
 ) {
+    let Pumping { max_batch, own_thread } = pumping;
     let mut waiting = Vec::new();
+    let mut last = 0;
     let mut stop = std::pin::pin!(stop);
     loop {
         let received = tokio::select! {
@@ -28,11 +45,32 @@ pub async fn pump(
         if received == 0 {
             return;
         }
+        // A lone caller never waits: only after a batch of several are there others to expect.
+        if own_thread && last > 1 {
+            gather(&mut queue, &mut waiting, max_batch);
+        }
+        last = waiting.len();
         run_all(&*store, &mut waiting, max_batch).await;
     }
     queue.close();
     while queue.recv_many(&mut waiting, max_batch).await > 0 {
         run_all(&*store, &mut waiting, max_batch).await;
+    }
+}
+
+fn gather(queue: &mut Queue, waiting: &mut Vec<Job>, max_batch: usize) {
+    let started = Instant::now();
+    let mut heard = started;
+    while waiting.len() < max_batch {
+        let now = Instant::now();
+        if let Ok(job) = queue.try_recv() {
+            waiting.push(job);
+            heard = now;
+        } else if now - heard > GATHER_QUIET || now - started > GATHER_AT_MOST {
+            return;
+        } else {
+            std::thread::yield_now();
+        }
     }
 }
 

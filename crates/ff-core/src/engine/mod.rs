@@ -7,7 +7,7 @@ mod prepare;
 mod subscription;
 mod sweeper;
 
-pub use batcher::pump;
+pub use batcher::{Pumping, pump};
 pub use cursor::Cursor;
 pub(crate) use prepare::{check_bytes, check_duration, check_tag_key, check_text};
 pub use prepare::{prepare_create, prepare_submission};
@@ -56,9 +56,9 @@ impl Engine {
 
     /// An engine whose queue is pumped by a task, with its own sweeper.
     pub fn start(store: Arc<dyn Store>, config: EngineConfig) -> Arc<Self> {
-        let batch = config.limits.batch;
+        let pumping = Pumping { max_batch: config.limits.batch, own_thread: false };
         let (engine, queue) = Self::new(store.clone(), config);
-        tokio::spawn(pump(store, queue, batch, std::future::pending()));
+        tokio::spawn(pump(store, queue, pumping, std::future::pending()));
         let engine = Arc::new(engine);
         engine.spawn_sweeper();
         engine

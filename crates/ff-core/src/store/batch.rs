@@ -1,5 +1,7 @@
 //! Operations that share a transaction. A refusal is a value and harms nobody else.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use tokio::sync::oneshot;
 
 use super::{Change, Needs, World};
@@ -46,7 +48,12 @@ impl<O: Operation> Work for Pending<O> {
 
     fn decide(&mut self, world: &mut World) {
         world.restrict(self.scope.clone());
-        let decided = self.operation.decide(world);
+        // A bug in one operation must not take the others down with it.
+        let decide = AssertUnwindSafe(|| self.operation.decide(world));
+        let decided = catch_unwind(decide).unwrap_or_else(|_| {
+            let source = format!("{} panicked; nothing was changed", O::NAME).into();
+            Err(EngineError::Transport { backend: world.store, source })
+        });
         self.decided = Some(decided.map(|(reply, change)| {
             world.apply(change);
             reply
