@@ -232,6 +232,7 @@ impl<'r, C: Cells> Reader<'r, C> {
             lease_epoch: self.number()?,
             version: self.number()?,
             raw_fields: self.shared_text()?.unwrap_or_default(),
+            rewritten: false,
         })
     }
 

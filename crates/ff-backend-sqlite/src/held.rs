@@ -93,7 +93,7 @@ impl Held {
         }
         let last_event = last_events.get(&row.key.id).copied().unwrap_or(0);
         // Nobody who finds the row here needs its payload.
-        let row = ExecutionRow { payload: Blob::Apart, ..row.clone() };
+        let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row.clone() };
         self.rows.insert(row.key, HeldRow { row, attempt, last_event });
         while self.order.len() > MOST_ROWS {
             if let Some(oldest) = self.order.pop_front() {

@@ -7,6 +7,7 @@
 #![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
+mod cells;
 mod columns;
 mod config;
 mod error;
@@ -15,6 +16,7 @@ mod load;
 mod lock;
 mod migrate;
 mod query;
+mod statements;
 mod transact;
 mod write;
 mod writer;
@@ -181,8 +183,8 @@ impl Store for SqliteStore {
         let mut connection =
             self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let connection = connection.as_mut().ok_or(StoreError::Closed)?;
-        let change = connection.transact(batch, self.clock.now())?;
-        self.bells.ring(&change);
+        let change = connection.transact(batch, self.clock.now(), &self.bells)?;
+        self.bells.ring_log(&change);
         Ok(())
     }
 

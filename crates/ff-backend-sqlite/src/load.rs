@@ -11,21 +11,15 @@ use ff_core::rows::{
     EdgeGroupRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind,
     TimerRow,
 };
-use ff_core::store::{ClaimScan, Needs, RetentionScan, World};
+use ff_core::store::{ClaimScan, Claimable, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
-use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, Reader, Words, of_table};
+use crate::columns::{Reader, Words};
 use crate::error::store_error;
 use crate::held::Held;
-
-/// The predicate of the index `ff_exec_claim`, letter by letter.
-const CLAIMABLE: &str =
-    "eligibility_state = 'eligible_now' AND lifecycle_phase IN ('submitted', 'runnable')";
-
-/// How many executions one statement reads.
-const CHUNK: usize = 16;
+use crate::statements::{CHUNK, Statements};
 
 /// The last event of each loaded execution, which the next one is chained to.
 pub(crate) type LastEvents = HashMap<Uuid, i64>;
@@ -37,73 +31,6 @@ pub(crate) struct Loader<'c> {
     pub statements: &'c Statements,
     pub held: &'c Held,
     pub log_floor: i64,
-}
-
-/// Texts that are put together once.
-pub(crate) struct Statements {
-    one: String,
-    chunk: String,
-    member: String,
-    claim: String,
-    first_class: String,
-    first_class_of_namespace: String,
-    next_class_of_namespace: String,
-    next_namespace: String,
-    attempt: String,
-    flow: String,
-    lane: String,
-    retired: String,
-}
-
-impl Default for Statements {
-    fn default() -> Self {
-        let (executions, attempts) = (of_table("e", EXECUTION), of_table("a", ATTEMPT));
-        let attempt_join = "LEFT JOIN ff_attempt AS a ON a.partition_key = 0 \
-                            AND a.execution_id = e.execution_id \
-                            AND a.attempt_index = e.attempt_index";
-        let execution = format!(
-            "SELECT {executions}, {attempts}, e.last_event FROM ff_exec_core AS e {attempt_join}"
-        );
-        let class = |after: &str| {
-            format!(
-                "SELECT namespace, required_capabilities \
-                 FROM ff_exec_core INDEXED BY ff_exec_claim \
-                 WHERE {CLAIMABLE} AND lane_id = ?1 {after} \
-                 ORDER BY namespace, required_capabilities LIMIT 1"
-            )
-        };
-        Self {
-            first_class: class(""),
-            first_class_of_namespace: class("AND namespace = ?2"),
-            next_class_of_namespace: class("AND namespace = ?2 AND required_capabilities > ?3"),
-            next_namespace: class("AND namespace > ?2"),
-            one: format!("{execution} WHERE e.partition_key = 0 AND e.execution_id = ?1"),
-            chunk: format!(
-                "{execution} WHERE e.partition_key = 0 AND e.execution_id IN ({})",
-                vec!["?"; CHUNK].join(", ")
-            ),
-            member: format!("{execution} WHERE e.flow_id = ?1"),
-            claim: format!(
-                "SELECT {executions}, e.payload, e.payload_apart, {attempts}, e.last_event \
-                 FROM ff_exec_core AS e INDEXED BY ff_exec_claim {attempt_join} \
-                 WHERE {CLAIMABLE} AND e.lane_id = ?1 AND e.namespace = ?2 \
-                 AND e.required_capabilities = ?3 \
-                 ORDER BY (e.created_at_ms - e.priority * 600000), e.execution_id LIMIT ?4"
-            ),
-            attempt: format!(
-                "SELECT {ATTEMPT} FROM ff_attempt \
-                 WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"
-            ),
-            flow: format!(
-                "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1"
-            ),
-            lane: format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1"),
-            retired: format!(
-                "SELECT {EVENT} FROM ff_event WHERE seq >= ?1 AND (at_ms <= ?2 OR seq <= ?3) \
-                 ORDER BY seq LIMIT ?4"
-            ),
-        }
-    }
 }
 
 impl Loader<'_> {
@@ -337,8 +264,10 @@ impl Loader<'_> {
             last = Some((namespace, class));
         }
         found.sort_unstable_by_key(|(rank, key)| (*rank, key.id));
+        let more = found.len() >= limit;
         found.truncate(limit);
-        world.claimable.insert(scan.clone(), found.into_iter().map(|(_, key)| key).collect());
+        let keys = found.into_iter().map(|(_, key)| key).collect();
+        world.claimable.insert(scan.clone(), Claimable { keys, more });
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use ff_core::contracts::{Submission, SubmitOutcome};
 use ff_core::engine::{Engine, prepare_submission};
 use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::operations::execution::Submit;
-use ff_core::store::{Batch, Change, Job, Store};
+use ff_core::store::{Batch, Bells, Change, Job, Store};
 use ff_core::types::TimestampMs;
 use rusqlite::{Connection as Sqlite, DatabaseName, ErrorCode, OpenFlags, OptionalExtension};
 use tokio::sync::oneshot;
@@ -16,9 +16,9 @@ use crate::columns::Words;
 use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
 use crate::error::{is_busy, store_error};
 use crate::held::Held;
-use crate::load::{self, LastEvents, Loader};
-use crate::write::{self, Log, Writing};
-use crate::{SqliteError, SqliteStore, migrate};
+use crate::load::{LastEvents, Loader};
+use crate::write::{Log, Writing};
+use crate::{SqliteError, SqliteStore, cells, migrate, statements};
 
 /// Pages in the write-ahead log before they are folded back into the file (32 MiB).
 const CHECKPOINT_PAGES: u32 = 8192;
@@ -33,8 +33,8 @@ pub(crate) struct Connection {
     sqlite: Sqlite,
     words: Words,
     last_events: LastEvents,
-    reading: load::Statements,
-    writing: write::Statements,
+    reading: statements::Statements,
+    writing: cells::Statements,
     log: Log,
     held: Held,
     /// Set once the disk has refused a flush: what is in its cache can no longer be trusted.
@@ -63,8 +63,8 @@ impl Connection {
             sqlite,
             words: Words::default(),
             last_events: LastEvents::new(),
-            reading: load::Statements::default(),
-            writing: write::Statements::default(),
+            reading: statements::Statements::default(),
+            writing: cells::Statements::default(),
             log,
             held: Held::default(),
             broken: None,
@@ -72,9 +72,19 @@ impl Connection {
     }
 
     /// Runs a batch. An error means that nothing was written, unless it says otherwise.
-    pub fn transact(&mut self, batch: &mut Batch, now: TimestampMs) -> Result<Change, StoreError> {
+    pub fn transact(
+        &mut self,
+        batch: &mut Batch,
+        now: TimestampMs,
+        bells: &Bells,
+    ) -> Result<Change, StoreError> {
         let change = self.patiently(|connection| {
-            connection.in_transaction(|connection| connection.decide_and_write(batch, now))
+            connection.in_transaction(|connection| {
+                let change = connection.decide_and_write(batch, now)?;
+                // Whoever is woken now queues up behind this commit and finds the work there.
+                bells.ring_work(&change);
+                Ok(change)
+            })
         })?;
         self.held.learn(&change, &self.last_events);
         Ok(change)

@@ -11,7 +11,7 @@ use crate::measure::{MemoryWatch, median, percentile};
 use crate::report::{Bar, Line, Report, Unit};
 use crate::workload::{BATCH, Bed, Crew, Latencies, PAYLOAD_BYTES, Probe, Work};
 
-const SIXTEEN: Crew = Crew { workers: 16, slots: 1 };
+const SIXTEEN: Crew = Crew { workers: 1, slots: 16 };
 const MANY: Crew = Crew { workers: 16, slots: 16 };
 /// With so many waiting, a lane counts as short.
 const SHORT: usize = 10_000;
@@ -193,7 +193,7 @@ impl Run {
             rates.push(self.runtime.block_on(bed.drain(SIXTEEN, work))?.rate);
         }
         self.discard(bed);
-        let name = "drain, 16 in flight (16 workers x 1)";
+        let name = "drain, 16 in flight (1 worker x 16)";
         let line = Line::new(name, Unit::PerSecond, median(&rates));
         let name = "claim+complete, one at a time";
         self.lines.push(line.floor(name, median(&floors)).bar(Bar::AtLeast(5.0)));

@@ -1,8 +1,10 @@
 //! What is asked of the engine, through the same calls that a user makes.
 
+use std::future::poll_fn;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -113,15 +115,23 @@ impl Bed {
             let (bed, left) = (self.clone(), left.clone());
             workers.spawn(async move {
                 let mut done = 0;
+                let mut in_hand = Vec::new();
                 while start.elapsed() < work.limit
                     && let Some(share) = take(&left, crew.slots)
                 {
-                    let claimed = bed.claim(number, share, work.wait).await?;
-                    ensure!(!claimed.is_empty(), "the lane ran dry");
-                    left.fetch_add(share - claimed.len(), Ordering::Relaxed);
-                    done += claimed.len();
-                    bed.complete_all(claimed).await?;
+                    // The completions are queued first and the next claim right behind them, so
+                    // that one commit can end what is in hand and bring what comes next. The
+                    // store never sees more than `slots` leases of this worker.
+                    let finishing = bed.complete_all(std::mem::take(&mut in_hand));
+                    let claiming = bed.claim(number, share, work.wait);
+                    let (finished, claimed) = tokio::join!(biased; finishing, claiming);
+                    finished?;
+                    in_hand = claimed?;
+                    ensure!(!in_hand.is_empty(), "the lane ran dry");
+                    left.fetch_add(share - in_hand.len(), Ordering::Relaxed);
+                    done += in_hand.len();
                 }
+                bed.complete_all(in_hand).await?;
                 anyhow::Ok(done)
             });
         }
@@ -204,18 +214,27 @@ impl Bed {
 
     /// Completes each on its own, all at the same time, as handlers that end together do.
     async fn complete_all(&self, claimed: Vec<ClaimedExecution>) -> Result<()> {
-        if let [only] = &*claimed {
-            return Ok(self.backend.complete(&only.handle, None).await?);
-        }
-        let mut running = JoinSet::new();
-        for one in claimed {
-            let backend = self.backend.clone();
-            running.spawn(async move { backend.complete(&one.handle, None).await });
-        }
-        while let Some(done) = running.join_next().await {
-            done??;
-        }
-        Ok(())
+        let complete = |one: &ClaimedExecution| {
+            let (backend, handle) = (self.backend.clone(), one.handle.clone());
+            Box::pin(async move { backend.complete(&handle, None).await })
+        };
+        let mut running: Vec<_> = claimed.iter().map(complete).collect();
+        poll_fn(|context| {
+            let mut failed = None;
+            running.retain_mut(|one| match one.as_mut().poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(outcome) => {
+                    failed = failed.take().or(outcome.err());
+                    false
+                }
+            });
+            match failed {
+                Some(error) => Poll::Ready(Err(error.into())),
+                None if running.is_empty() => Poll::Ready(Ok(())),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 }
 

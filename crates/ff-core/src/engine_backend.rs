@@ -200,6 +200,7 @@ pub trait EngineBackend: Send + Sync + 'static {
 
     /// Nothing of the lane is handed out until it is resumed.
     async fn pause_lane(&self, args: PauseLaneArgs) -> Result<(), EngineError> {
+        check_unscoped(self.scope(), "pause_lane")?;
         args.lane_id.check()?;
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("by", &args.by, 0, limits::NAME_BYTES)?;
@@ -212,6 +213,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     }
 
     async fn resume_lane(&self, lane: &LaneId, by: &str) -> Result<(), EngineError> {
+        check_unscoped(self.scope(), "resume_lane")?;
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let operation = ResumeLane { lane: lane.as_str().into(), by: by.into() };
         self.engine().run(self.scope(), operation).await
@@ -326,9 +328,15 @@ pub trait EngineBackend: Send + Sync + 'static {
         Ok(views::counts(rows.counts))
     }
 
+    /// Every lane, or those that the caller's namespace has executions in.
     async fn list_lanes(&self) -> Result<Vec<LaneSnapshot>, EngineError> {
         let rows = self.engine().query(Query::Lanes).await?;
-        Ok(rows.lanes.iter().map(views::lane).collect())
+        let mut lanes: Vec<_> = rows.lanes.iter().map(views::lane).collect();
+        if self.scope().is_some() {
+            let own = self.counts().await?;
+            lanes.retain(|lane| own.iter().any(|counted| counted.lane_id == lane.lane_id));
+        }
+        Ok(lanes)
     }
 
     /// Follows the log. Keep the cursor of the last event to go on after a restart.
@@ -375,6 +383,11 @@ fn check_count(what: &str, count: usize, max: usize) -> Result<(), EngineError> 
         return Ok(());
     }
     Err(EngineError::invalid(format!("{count} {what}; allowed are 1 to {max}")))
+}
+
+/// Lanes are shared by all namespaces, so none of them may stop one for the others.
+fn check_unscoped(scope: Option<&Namespace>, op: &'static str) -> Result<(), EngineError> {
+    scope.map_or(Ok(()), |_| Err(EngineError::Unavailable { op }))
 }
 
 fn flow_key(engine: &Engine, id: &FlowId) -> FlowKey {

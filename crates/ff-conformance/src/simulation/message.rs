@@ -13,8 +13,8 @@ use ff_core::engine::prepare_submission;
 use ff_core::limits::Limits;
 use ff_core::operations::Operation;
 use ff_core::operations::execution::{
-    CancelExecution, CancelHeld, ChangePriority, Claim, Complete, CreateExecution, Delay, Fail,
-    Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
+    CancelExecution, CancelHeld, ChangePriority, Claim, Claimed, Complete, CreateExecution, Delay,
+    Fail, Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
 };
 use ff_core::operations::timer::Sweep;
 use ff_core::state::{LifecyclePhase, PublicState};
@@ -191,12 +191,12 @@ fn claim(wanted: Wanted, rng: &mut Rng) -> Claim {
     }
 }
 
-fn granted(grants: Vec<Grant>) -> Answer {
+fn granted(claimed: Claimed) -> Answer {
     let lease = |grant: Grant| Lease {
         expires_at: grant.attempt.lease_expires_at.unwrap_or_default(),
         handle: grant.handle,
     };
-    Answer::Granted(grants.into_iter().map(lease).collect())
+    Answer::Granted(claimed.grants.into_iter().map(lease).collect())
 }
 
 fn renewed(outcomes: Vec<RenewOutcome>) -> Answer {

@@ -11,7 +11,7 @@ use ff_core::backend::Handle;
 use ff_core::contracts::{
     CancelExecutionArgs, FailureClass, PauseLaneArgs, RenewOutcome, SetTagsArgs, SubmitOutcome,
 };
-use ff_core::engine::{Engine, EngineConfig, pump};
+use ff_core::engine::{Engine, EngineConfig, Pumping, pump};
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::EngineError;
 use ff_core::rows::ExecutionRow;
@@ -152,8 +152,9 @@ async fn subject(state: &str) -> Subject {
     let setup = Setup::new(EngineConfig::default());
     let store = Arc::new(MemoryStore::new(setup.clock.clone()));
     let (engine, queue) = Engine::new(store.clone(), setup.config.clone());
-    let batch = setup.config.limits.batch;
-    tokio::spawn(pump(store.clone(), queue, batch, std::future::pending()));
+    let max_batch = setup.config.limits.batch;
+    let pumping = Pumping { max_batch, own_thread: false };
+    tokio::spawn(pump(store.clone(), queue, pumping, std::future::pending()));
     let f = Fixture { backend: Arc::new(Unswept { engine }), clock: setup.clock };
     let block = |id: &ExecutionId, edit: fn(&mut ExecutionRow)| {
         store.edit(|tables| edit(tables.executions.get_mut(&id.key()).unwrap()));

@@ -17,6 +17,10 @@ const GATHER_AT_MOST: Duration = Duration::from_micros(250);
 /// No caller came for this long: whoever is not here is busy elsewhere.
 const GATHER_QUIET: Duration = Duration::from_micros(25);
 
+/// A thread that sleeps needs longer to wake up than most callers need to come back, so a writer
+/// looks around for this long before it lies down.
+const STAY_AWAKE: Duration = Duration::from_micros(150);
+
 /// How a pump runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Pumping {
@@ -37,6 +41,9 @@ pub async fn pump(
     let mut last = 0;
     let mut stop = std::pin::pin!(stop);
     loop {
+        if own_thread && last > 0 {
+            stay_awake(&queue);
+        }
         let received = tokio::select! {
             biased;
             received = queue.recv_many(&mut waiting, max_batch) => received,
@@ -47,7 +54,7 @@ pub async fn pump(
         }
         // A lone caller never waits: only after a batch of several are there others to expect.
         if own_thread && last > 1 {
-            gather(&mut queue, &mut waiting, max_batch);
+            gather(&mut queue, &mut waiting, last.min(max_batch));
         }
         last = waiting.len();
         run_all(&*store, &mut waiting, max_batch).await;
@@ -58,10 +65,18 @@ pub async fn pump(
     }
 }
 
-fn gather(queue: &mut Queue, waiting: &mut Vec<Job>, max_batch: usize) {
+fn stay_awake(queue: &Queue) {
+    let started = Instant::now();
+    while queue.is_empty() && started.elapsed() < STAY_AWAKE {
+        std::thread::yield_now();
+    }
+}
+
+/// Waits until as many have come as were answered last.
+fn gather(queue: &mut Queue, waiting: &mut Vec<Job>, expected: usize) {
     let started = Instant::now();
     let mut heard = started;
-    while waiting.len() < max_batch {
+    while waiting.len() < expected {
         let now = Instant::now();
         if let Ok(job) = queue.try_recv() {
             waiting.push(job);

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::engine_error::{EngineError, StoreError};
 use crate::limits::{self, Limits};
 use crate::operations::Operation;
-use crate::operations::execution::{Claim, Grant};
+use crate::operations::execution::{Claim, Claimed, Grant};
 use crate::operations::timer::{Retain, Retention, Sweep};
 use crate::store::{Job, Query, Rows, Store};
 use crate::types::Namespace;
@@ -115,10 +115,13 @@ impl Engine {
         loop {
             let operation = claim();
             let waiter = self.store.listen().wait_for_work(&operation.lanes);
-            let grants = self.run(scope, operation).await?;
+            let Claimed { grants, look_again } = self.run(scope, operation).await?;
             if !grants.is_empty() {
                 waiter.satisfied();
                 return Ok(grants);
+            }
+            if look_again {
+                continue;
             }
             if wait.is_zero() || Instant::now() >= deadline {
                 return Ok(grants);

@@ -151,6 +151,7 @@ fn blank_row(
         lease_epoch: 0,
         version: 0,
         raw_fields: "{}".into(),
+        rewritten: false,
     }
 }
 

@@ -73,6 +73,10 @@ pub struct ExecutionRow {
     pub version: u64,
     /// A JSON object for the few facts that have no column.
     pub raw_fields: Arc<str>,
+
+    /// Not stored: something beyond the state has changed since the row was read, so a store must
+    /// write the whole row and not only what every transition moves.
+    pub rewritten: bool,
 }
 
 impl ExecutionRow {
@@ -107,6 +111,23 @@ impl ExecutionRow {
     pub fn replay_count(&self) -> u32 {
         let count = raw_object(&self.raw_fields).get("replay_count").and_then(Value::as_u64);
         u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether another version of this row differs in what only some operations change.
+    pub fn differs_in_detail(&self, other: &Self) -> bool {
+        self.priority != other.priority
+            || self.tags != other.tags
+            || self.attempt_index != other.attempt_index
+            || self.not_before != other.not_before
+            || self.deadline_at != other.deadline_at
+            || self.failure_reason != other.failure_reason
+            || self.failure_category != other.failure_category
+            || self.cancellation_reason != other.cancellation_reason
+            || self.cancelled_by != other.cancelled_by
+            || self.retry_count != other.retry_count
+            || self.reclaim_count != other.reclaim_count
+            || self.holds_key != other.holds_key
+            || self.raw_fields != other.raw_fields
     }
 
     pub fn set_raw(&mut self, name: &str, value: Value) {

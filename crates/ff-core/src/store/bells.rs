@@ -44,6 +44,13 @@ impl Default for Bells {
 impl Bells {
     /// Tells everybody whom a committed change concerns.
     pub fn ring(&self, change: &Change) {
+        self.ring_work(change);
+        self.ring_log(change);
+    }
+
+    /// Wakes waiting claims. A store whose claims queue up behind the change may ring before it
+    /// commits, so that they are there when it has.
+    pub fn ring_work(&self, change: &Change) {
         let mut ready: HashMap<&Arc<str>, usize> = HashMap::new();
         for write in &change.executions {
             if let Write::Insert(row) | Write::Update(row) = write
@@ -60,6 +67,10 @@ impl Bells {
         for (lane, count) in ready {
             self.ring_lane(lane, count);
         }
+    }
+
+    /// Wakes the sweeper and subscribers, who look at what is committed.
+    pub fn ring_log(&self, change: &Change) {
         let armed = change.timers.iter().filter_map(|write| match write {
             Write::Insert(row) | Write::Update(row) => Some(row.key.due_at),
             Write::Delete(_) => None,

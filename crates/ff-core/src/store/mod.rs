@@ -15,7 +15,7 @@ pub use change::{Change, Write};
 pub use needs::{ClaimScan, Needs, RetentionScan};
 pub use query::{CountRow, ListQuery, LogBounds, Query, Rows};
 pub use table::Table;
-pub use world::World;
+pub use world::{Claimable, World};
 
 use std::sync::Arc;
 

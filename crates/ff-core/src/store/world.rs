@@ -1,15 +1,24 @@
 //! The rows that a batch asked for, read at one instant, and the store's clock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Change, ClaimScan, Table};
+use super::{Change, ClaimScan, Table, Write};
 use crate::capability;
 use crate::rows::{
     AttemptKey, AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow,
     FlowKey, FlowRow, IdempotencyRow, LaneRow, TimerRow,
 };
 use crate::types::{ExecutionKey, Namespace, TimestampMs};
+
+/// What an index has for a worker.
+#[derive(Clone, Debug, Default)]
+pub struct Claimable {
+    /// Best first.
+    pub keys: Vec<ExecutionKey>,
+    /// The scan stopped at its limit, so there may be more.
+    pub more: bool,
+}
 
 /// What operations decide from. Each sees the changes of those before it in the batch.
 #[derive(Debug, Default)]
@@ -27,11 +36,13 @@ pub struct World {
     pub timers: Table<TimerRow>,
     pub idempotency: Table<IdempotencyRow>,
     /// The answer to each claim scan, best first.
-    pub claimable: HashMap<ClaimScan, Vec<ExecutionKey>>,
+    pub claimable: HashMap<ClaimScan, Claimable>,
     pub due_timers: Vec<TimerRow>,
     pub retired_events: Vec<EventRow>,
     /// If set, executions and flows of other namespaces do not exist.
     scope: Option<Namespace>,
+    /// Executions that this batch has made claimable.
+    fresh: Vec<ExecutionKey>,
     events: Vec<EventRow>,
     purges: Vec<ExecutionKey>,
     log_floor: Option<(u16, u64)>,
@@ -73,7 +84,6 @@ impl World {
     /// named and what this batch has made claimable since, checked against the rows.
     pub fn claimable(&self, lanes: &[Arc<str>], offered: &[String]) -> Vec<&ExecutionRow> {
         let namespace: Option<Arc<str>> = self.scope.as_ref().map(|scope| scope.as_str().into());
-        let mut seen = HashSet::new();
         let mut found: Vec<&ExecutionRow> = Vec::new();
         for lane in lanes {
             let scan = ClaimScan {
@@ -81,18 +91,30 @@ impl World {
                 namespace: namespace.clone(),
                 offered: offered.to_vec(),
             };
-            let named = self.claimable.get(&scan).into_iter().flatten();
-            found.extend(named.filter_map(|key| self.execution(*key)));
+            if let Some(scanned) = self.claimable.get(&scan) {
+                found.extend(scanned.keys.iter().filter_map(|key| self.claimable_row(*key)));
+            }
         }
-        let fresh = self.executions.changed_rows().filter(|row| self.in_scope(&row.namespace));
-        found.extend(fresh.filter(|row| lanes.contains(&row.lane)));
-        found.retain(|row| {
-            row.is_claimable()
-                && capability::satisfied(&row.capability_class, offered)
-                && seen.insert(row.key)
-        });
-        found.sort_by_key(|row| (row.rank(), row.key.id));
+        let scanned = found.len();
+        let fresh = self.fresh.iter().filter_map(|key| self.claimable_row(*key));
+        found.extend(fresh.filter(|row| {
+            lanes.contains(&row.lane) && capability::satisfied(&row.capability_class, offered)
+        }));
+        // One lane's answer is in order already.
+        if lanes.len() > 1 || found.len() > scanned {
+            found.sort_by_key(|row| (row.rank(), row.key.id));
+            found.dedup_by_key(|row| row.key);
+        }
         found
+    }
+
+    /// Whether the index has more for such a worker than this batch has looked at.
+    pub fn more_claimable(&self, lanes: &[Arc<str>]) -> bool {
+        self.claimable.iter().any(|(scan, scanned)| scanned.more && lanes.contains(&scan.lane))
+    }
+
+    fn claimable_row(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
+        self.execution(key).filter(|row| row.is_claimable())
     }
 
     /// From now on only this namespace can be seen.
@@ -111,6 +133,13 @@ impl World {
 
     /// Takes a change over, so that the next operation sees it.
     pub fn apply(&mut self, change: Change) {
+        for write in &change.executions {
+            if let Write::Insert(row) | Write::Update(row) = write
+                && row.is_claimable()
+            {
+                self.fresh.push(row.key);
+            }
+        }
         apply_all(&mut self.executions, change.executions);
         apply_all(&mut self.attempts, change.attempts);
         apply_all(&mut self.flows, change.flows);
@@ -144,7 +173,7 @@ impl World {
     }
 }
 
-fn apply_all<R: crate::rows::Row>(table: &mut Table<R>, writes: Vec<super::Write<R>>) {
+fn apply_all<R: crate::rows::Row>(table: &mut Table<R>, writes: Vec<Write<R>>) {
     for write in writes {
         table.apply(write);
     }

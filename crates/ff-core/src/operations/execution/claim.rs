@@ -39,8 +39,16 @@ pub struct Grant {
     pub handle: Handle,
 }
 
+/// The answer to a claim.
+#[derive(Debug)]
+pub struct Claimed {
+    pub grants: Vec<Grant>,
+    /// Others took what this claim had looked at, and there may be more: look again at once.
+    pub look_again: bool,
+}
+
 impl Operation for Claim {
-    type Reply = Vec<Grant>;
+    type Reply = Claimed;
 
     const NAME: &'static str = "claim";
 
@@ -74,7 +82,8 @@ impl Operation for Claim {
         if !grants.is_empty() {
             change.timers.push(Write::Insert(self.lease_timer(world, &grants)));
         }
-        Ok((grants, change))
+        let look_again = grants.is_empty() && world.more_claimable(&lanes);
+        Ok((Claimed { grants, look_again }, change))
     }
 }
 

@@ -23,7 +23,7 @@ pub use cancel_execution::CancelExecution;
 pub use cancel_held::CancelHeld;
 pub use change_priority::ChangePriority;
 pub(crate) use claim::hold;
-pub use claim::{Claim, Grant};
+pub use claim::{Claim, Claimed, Grant};
 pub use complete::Complete;
 pub use create::CreateExecution;
 pub use delay::Delay;
@@ -51,6 +51,7 @@ pub(crate) fn transition(
     describe: impl FnOnce(EventRow) -> EventRow,
 ) {
     after.version = before.version + 1;
+    after.rewritten = before.rewritten || after.differs_in_detail(before);
     let mut event = EventRow::about(&after, event_type, now);
     event.from = Some(before.public_state);
     change.events.push(describe(event));

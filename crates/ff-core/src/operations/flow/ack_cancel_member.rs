@@ -18,11 +18,16 @@ impl Operation for AckCancelMember {
     const NAME: &'static str = "ack_cancel_member";
 
     fn needs(&self, needs: &mut Needs) {
+        needs.flows.insert(self.flow);
         needs.backlogs.insert(self.flow);
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
         let mut change = Change::default();
+        // Acknowledging what is not there is fine, so a foreign flow is simply not there.
+        if world.scope().is_some() && world.flow(self.flow).is_none() {
+            return Ok(((), change));
+        }
         let key = BacklogMemberKey { flow: self.flow, execution_id: self.execution_id.clone() };
         let others = world
             .backlog_members

@@ -1,25 +1,26 @@
 //! The reference store: plain maps under a mutex. It promises nothing across a restart; it exists
 //! to say what the other stores must do, and to run tests and simulations fast.
 
+mod query;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::{
-    Batch, Bells, Change, ClaimScan, CountRow, ListQuery, LogBounds, Needs, Query, RetentionScan,
-    Rows, Store, World, Write,
+    Batch, Bells, Change, ClaimScan, Claimable, Needs, Query, RetentionScan, Rows, Store, World,
+    Write,
 };
 use crate::capability;
-use crate::contracts::{Durability, ListOrder};
+use crate::contracts::Durability;
 use crate::engine::clock::Clock;
 use crate::engine::{Engine, EngineConfig};
 use crate::engine_backend::EngineBackend;
 use crate::engine_error::StoreError;
 use crate::rows::{
-    AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
+    AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey,
     EdgeGroupRow, EventRow, ExecutionRow, FlowKey, FlowRow, IdempotencyKey, IdempotencyRow,
     LaneRow, Row, TimerKey, TimerRow,
 };
@@ -73,7 +74,7 @@ pub struct Tables {
     pub log_floor: u64,
     pub log_head: u64,
     /// The claim index: lane, order, identity.
-    ready: BTreeSet<(Arc<str>, i64, ExecutionKey)>,
+    ready: BTreeSet<(Arc<str>, i64, Uuid, u16)>,
 }
 
 impl MemoryStore {
@@ -242,13 +243,17 @@ impl Tables {
     }
 
     fn load_claimable(&self, world: &mut World, scan: &ClaimScan, limit: usize) {
-        let from = (scan.lane.clone(), i64::MIN, ExecutionKey { partition: 0, id: Uuid::nil() });
-        let in_lane = self.ready.range(from..).take_while(|(lane, _, _)| *lane == scan.lane);
+        let from = (scan.lane.clone(), i64::MIN, Uuid::nil(), 0);
+        let in_lane = self.ready.range(from..).take_while(|(lane, ..)| *lane == scan.lane);
         let suits = |row: &&ExecutionRow| {
             scan.namespace.as_ref().is_none_or(|wanted| *wanted == row.namespace)
                 && capability::satisfied(&row.capability_class, &scan.offered)
         };
-        let rows = in_lane.filter_map(|(_, _, key)| self.executions.get(key)).filter(suits);
+        let rows = in_lane
+            .filter_map(|(_, _, id, partition)| {
+                self.executions.get(&ExecutionKey { partition: *partition, id: *id })
+            })
+            .filter(suits);
         let keys: Vec<_> = rows.take(limit).map(|row| row.key).collect();
         for key in &keys {
             self.load_execution(world, key);
@@ -256,7 +261,8 @@ impl Tables {
                 load(&mut world.flows, &self.flows, &FlowKey { partition: key.partition, id });
             }
         }
-        world.claimable.insert(scan.clone(), keys);
+        let more = keys.len() == limit;
+        world.claimable.insert(scan.clone(), Claimable { keys, more });
     }
 
     fn load_due(&self, world: &mut World, limit: usize, now: TimestampMs) {
@@ -366,114 +372,10 @@ impl Tables {
         self.attempts.retain(|attempt, _| attempt.execution != *key);
         self.events.retain(|_, event| event.execution.as_ref() != Some(key));
     }
-
-    fn query(&self, query: Query, now: TimestampMs) -> Rows {
-        let mut rows = Rows::default();
-        match query {
-            Query::Execution(key) => self.query_execution(&mut rows, key),
-            Query::Executions(list) => rows.executions = self.list(&list),
-            Query::UnfinishedMembers { flow, limit } => {
-                let open = self.members(flow).filter(|row| !row.is_finished());
-                rows.executions = open.take(limit).cloned().collect();
-            }
-            Query::Payloads(keys) => {
-                let found = keys.iter().filter_map(|key| self.executions.get(key));
-                rows.blobs = found.filter_map(|row| bytes_of(row.key, &row.payload)).collect();
-            }
-            Query::Result(key) => {
-                let row = self.executions.get(&key);
-                rows.blobs = row.and_then(|row| bytes_of(key, &row.result)).into_iter().collect();
-                rows.executions = row.cloned().into_iter().collect();
-            }
-            Query::Events { after, limit, .. } => {
-                let from = (Bound::Excluded(after), Bound::Unbounded);
-                let events = self.events.range(from).filter(|(seq, _)| **seq >= self.log_floor);
-                rows.events = events.take(limit).map(|(_, row)| row.clone()).collect();
-                rows.log = Some(self.bounds());
-            }
-            Query::History { execution, after_version, limit } => {
-                let own = |row: &&EventRow| {
-                    row.execution == Some(execution) && row.version > after_version
-                };
-                let mut events: Vec<_> = self.events.values().filter(own).cloned().collect();
-                events.sort_by_key(|row| row.version);
-                events.truncate(limit);
-                rows.events = events;
-            }
-            Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()),
-            Query::Lanes => rows.lanes = self.lanes.values().cloned().collect(),
-            Query::Log => rows.log = Some(self.bounds()),
-            Query::NextDue(scan) => rows.next_due = self.next_due(scan, now),
-        }
-        rows
-    }
-
-    fn query_execution(&self, rows: &mut Rows, key: ExecutionKey) {
-        let Some(row) = self.executions.get(&key) else {
-            return;
-        };
-        let from = AttemptKey { execution: key, index: 0 };
-        let attempts = self.attempts.range(from..).take_while(|(at, _)| at.execution == key);
-        rows.attempts = attempts.map(|(_, row)| row.clone()).collect();
-        rows.lanes = self.lanes.get(&row.lane).cloned().into_iter().collect();
-        if let Some(id) = row.flow_id {
-            let flow = self.flows.get(&FlowKey { partition: key.partition, id });
-            rows.flows = flow.cloned().into_iter().collect();
-        }
-        rows.executions = vec![row.clone()];
-    }
-
-    fn list(&self, list: &ListQuery) -> Vec<ExecutionRow> {
-        let wanted = |row: &&ExecutionRow| list.matches(row) && list.is_after(row);
-        let mut found: Vec<_> = self.executions.values().filter(wanted).cloned().collect();
-        found.sort_by_key(|row| (row.created_at, row.key.id));
-        if list.order == ListOrder::NewestFirst {
-            found.reverse();
-        }
-        found.truncate(list.limit);
-        found
-    }
-
-    fn counts(&self, namespace: Option<&Arc<str>>) -> Vec<CountRow> {
-        let mut counts: BTreeMap<_, u64> = BTreeMap::new();
-        for row in self.executions.values() {
-            if namespace.is_none_or(|wanted| *wanted == row.namespace) {
-                let group = (row.namespace.clone(), row.lane.clone(), row.public_state);
-                *counts.entry(group).or_default() += 1;
-            }
-        }
-        let count = |((namespace, lane, state), count)| CountRow { namespace, lane, state, count };
-        counts.into_iter().map(count).collect()
-    }
-
-    fn bounds(&self) -> LogBounds {
-        LogBounds { history_id: self.history_id, shards: vec![(self.log_floor, self.log_head)] }
-    }
-
-    fn next_due(&self, scan: Option<RetentionScan>, now: TimestampMs) -> Option<TimestampMs> {
-        let timer = self.timers.keys().next().map(|key| key.due_at);
-        let oldest = self.events.range(self.log_floor..).next().map(|(_, row)| row);
-        let retired = scan.and_then(|scan| {
-            let oldest = oldest?;
-            let too_many = scan.max_finished.and_then(|keep| self.finish_horizon(keep));
-            if too_many.is_some_and(|horizon| oldest.seq <= horizon) {
-                return Some(now);
-            }
-            scan.max_age_ms.map(|age| oldest.at.after_ms(age))
-        });
-        timer.into_iter().chain(retired).min()
-    }
 }
 
-fn ready_key(row: &ExecutionRow) -> (Arc<str>, i64, ExecutionKey) {
-    (row.lane.clone(), row.rank(), row.key)
-}
-
-fn bytes_of(key: ExecutionKey, blob: &Blob) -> Option<(ExecutionKey, Arc<[u8]>)> {
-    match blob {
-        Blob::Here(bytes) => Some((key, bytes.clone())),
-        Blob::Absent | Blob::Apart => None,
-    }
+fn ready_key(row: &ExecutionRow) -> (Arc<str>, i64, Uuid, u16) {
+    (row.lane.clone(), row.rank(), row.key.id, row.key.partition)
 }
 
 fn load<R: Row>(table: &mut super::Table<R>, stored: &BTreeMap<R::Key, R>, key: &R::Key) {

@@ -1,0 +1,249 @@
+//! Rows to bound values, and the statements that they are bound to.
+
+use std::sync::Arc;
+
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{AttemptRow, EventRow, ExecutionRow};
+use ff_core::types::TimestampMs;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, Result, ToSql, params_from_iter};
+use uuid::Uuid;
+
+use crate::columns::{ATTEMPT, EVENT};
+
+/// How many rows one statement inserts, where there are as many.
+const CHUNK: usize = 16;
+
+/// One bound value, borrowed from its row.
+pub(crate) enum Cell<'r> {
+    Null,
+    Int(i64),
+    Text(&'r str),
+    Bytes(&'r [u8]),
+}
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Int(value) => ValueRef::Integer(*value),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl<'r> Cell<'r> {
+    pub fn time(at: Option<TimestampMs>) -> Self {
+        at.map_or(Self::Null, |at| Self::Int(at.0))
+    }
+
+    pub fn text(text: Option<&'r Arc<str>>) -> Self {
+        text.map_or(Self::Null, |text| Self::Text(text))
+    }
+
+    pub fn word<T: Spelling>(word: Option<T>) -> Self {
+        word.map_or(Self::Null, |word| Self::Text(word.word()))
+    }
+
+    pub fn id(id: Option<&'r Uuid>) -> Self {
+        id.map_or(Self::Null, |id| Self::Bytes(id.as_bytes()))
+    }
+}
+
+/// The columns of a new execution; the others begin as their defaults.
+const NEW_EXECUTION: &str = "execution_id, home_partition, flow_id, namespace, lane_id, \
+    execution_kind, payload, payload_apart, payload_encoding, creator_identity, idempotency_key, \
+    policy, required_capabilities, created_at_ms, priority, tags, attempt_index, \
+    lifecycle_phase, ownership_state, eligibility_state, public_state, attempt_state, \
+    blocking_reason, not_before_ms, deadline_at_ms, holds_key, version, last_event, raw_fields";
+
+/// What every transition moves.
+pub(crate) const MOVE_EXECUTION: &str = "UPDATE ff_exec_core SET lifecycle_phase = ?2, \
+    ownership_state = ?3, eligibility_state = ?4, public_state = ?5, attempt_state = ?6, blocking_reason = ?7, \
+    started_at_ms = ?8, terminal_at_ms = ?9, result = ?10, result_apart = ?11, lease_epoch = ?12, \
+    version = ?13, last_event = ?14 WHERE partition_key = 0 AND execution_id = ?1";
+
+/// What only some of them change.
+pub(crate) const REWRITE_EXECUTION: &str = "UPDATE ff_exec_core SET priority = ?2, tags = ?3, \
+    attempt_index = ?4, not_before_ms = ?5, deadline_at_ms = ?6, failure_reason = ?7, \
+    failure_category = ?8, cancellation_reason = ?9, cancelled_by = ?10, retry_count = ?11, \
+    reclaim_count = ?12, holds_key = ?13, raw_fields = ?14 \
+    WHERE partition_key = 0 AND execution_id = ?1";
+
+/// An insert of one row and of a chunk of them.
+pub(crate) struct Insert {
+    one: String,
+    chunk: String,
+    pub width: usize,
+}
+
+impl Insert {
+    fn new(table: &str, columns: &str) -> Self {
+        let width = columns.split(',').count();
+        let row = format!("({})", vec!["?"; width].join(", "));
+        let insert = format!("INSERT INTO {table} ({columns}) VALUES ");
+        let chunk = format!("{insert}{}", vec![row.as_str(); CHUNK].join(", "));
+        Self { one: format!("{insert}{row}"), chunk, width }
+    }
+
+    /// Inserts rows whose cells stand one after the other.
+    pub fn run(&self, connection: &Connection, cells: &[Cell<'_>]) -> Result<()> {
+        for chunk in cells.chunks(self.width * CHUNK) {
+            if chunk.len() == self.width * CHUNK {
+                connection.prepare_cached(&self.chunk)?.execute(params_from_iter(chunk))?;
+                continue;
+            }
+            let mut one = connection.prepare_cached(&self.one)?;
+            for row in chunk.chunks(self.width) {
+                one.execute(params_from_iter(row))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Texts that are put together once.
+pub(crate) struct Statements {
+    pub execution: Insert,
+    pub event: Insert,
+    pub attempt: Insert,
+}
+
+impl Default for Statements {
+    fn default() -> Self {
+        Self {
+            execution: Insert::new("ff_exec_core", NEW_EXECUTION),
+            event: Insert::new("ff_event", &format!("{EVENT}, previous")),
+            attempt: Insert::new("ff_attempt", &format!("execution_id, {ATTEMPT}")),
+        }
+    }
+}
+
+/// In the order of `EVENT` and the place of the execution's event before.
+pub(crate) fn event_cells(row: &EventRow, seq: i64, previous: i64) -> [Cell<'_>; 18] {
+    [
+        Cell::Int(seq),
+        Cell::Int(row.at.0),
+        Cell::Text(row.event_type.as_str()),
+        Cell::Text(&row.namespace),
+        Cell::text(row.lane.as_ref()),
+        Cell::text(row.kind.as_ref()),
+        Cell::id(row.execution.as_ref().map(|key| &key.id)),
+        row.execution.map_or(Cell::Null, |key| Cell::Int(i64::from(key.partition))),
+        Cell::id(row.flow_id.as_ref()),
+        Cell::word(row.from),
+        Cell::word(row.to),
+        Cell::Int(row.version as i64),
+        Cell::Int(i64::from(row.attempt_index)),
+        Cell::Int(row.lease_epoch as i64),
+        Cell::Int(i64::from(row.lease_ended)),
+        Cell::text(row.by.as_ref()),
+        Cell::text(row.details.as_ref()),
+        Cell::Int(previous),
+    ]
+}
+
+/// In the order of `execution_id` and the columns of `ATTEMPT`.
+pub(crate) fn attempt_cells(row: &AttemptRow) -> [Cell<'_>; 15] {
+    [
+        Cell::Bytes(row.key.execution.id.as_bytes()),
+        Cell::Int(i64::from(row.key.index)),
+        Cell::Text(row.attempt_type.word()),
+        Cell::Int(row.lease_epoch as i64),
+        Cell::text(row.worker_id.as_ref()),
+        Cell::text(row.worker_instance_id.as_ref()),
+        Cell::time(row.lease_expires_at),
+        Cell::time(row.started_at),
+        Cell::time(row.ended_at),
+        Cell::word(row.outcome),
+        Cell::text(row.failure_reason.as_ref()),
+        Cell::text(row.failure_category.as_ref()),
+        Cell::time(row.retry_at),
+        row.progress_percent.map_or(Cell::Null, |percent| Cell::Int(i64::from(percent))),
+        Cell::text(row.progress_message.as_ref()),
+    ]
+}
+
+/// A new execution, in the order of `NEW_EXECUTION`.
+pub(crate) fn new_cells<'r>(
+    row: &'r ExecutionRow,
+    [payload, payload_apart]: [Cell<'r>; 2],
+    last_event: i64,
+) -> [Cell<'r>; 29] {
+    [
+        Cell::Bytes(row.key.id.as_bytes()),
+        Cell::Int(i64::from(row.key.partition)),
+        Cell::id(row.flow_id.as_ref()),
+        Cell::Text(&row.namespace),
+        Cell::Text(&row.lane),
+        Cell::Text(&row.kind),
+        payload,
+        payload_apart,
+        Cell::text(row.payload_encoding.as_ref()),
+        Cell::Text(&row.creator),
+        Cell::text(row.idempotency_key.as_ref()),
+        Cell::text(row.policy.as_ref()),
+        Cell::Text(&row.capability_class),
+        Cell::Int(row.created_at.0),
+        Cell::Int(i64::from(row.priority)),
+        Cell::Text(&row.tags),
+        Cell::Int(i64::from(row.attempt_index)),
+        Cell::Text(row.phase.word()),
+        Cell::Text(row.ownership.word()),
+        Cell::Text(row.eligibility.word()),
+        Cell::Text(row.public_state.word()),
+        Cell::Text(row.attempt_state.word()),
+        Cell::Text(row.blocking.word()),
+        Cell::time(row.not_before),
+        Cell::time(row.deadline_at),
+        Cell::Int(i64::from(row.holds_key)),
+        Cell::Int(row.version as i64),
+        Cell::Int(last_event),
+        Cell::Text(&row.raw_fields),
+    ]
+}
+
+/// In the order of `MOVE_EXECUTION`.
+pub(crate) fn moved_cells<'r>(
+    row: &'r ExecutionRow,
+    [result, result_apart]: [Cell<'r>; 2],
+    last_event: i64,
+) -> [Cell<'r>; 14] {
+    [
+        Cell::Bytes(row.key.id.as_bytes()),
+        Cell::Text(row.phase.word()),
+        Cell::Text(row.ownership.word()),
+        Cell::Text(row.eligibility.word()),
+        Cell::Text(row.public_state.word()),
+        Cell::Text(row.attempt_state.word()),
+        Cell::Text(row.blocking.word()),
+        Cell::time(row.started_at),
+        Cell::time(row.terminal_at),
+        result,
+        result_apart,
+        Cell::Int(row.lease_epoch as i64),
+        Cell::Int(row.version as i64),
+        Cell::Int(last_event),
+    ]
+}
+
+/// In the order of `REWRITE_EXECUTION`.
+pub(crate) fn detail_cells(row: &ExecutionRow) -> [Cell<'_>; 14] {
+    [
+        Cell::Bytes(row.key.id.as_bytes()),
+        Cell::Int(i64::from(row.priority)),
+        Cell::Text(&row.tags),
+        Cell::Int(i64::from(row.attempt_index)),
+        Cell::time(row.not_before),
+        Cell::time(row.deadline_at),
+        Cell::text(row.failure_reason.as_ref()),
+        Cell::text(row.failure_category.as_ref()),
+        Cell::text(row.cancellation_reason.as_ref()),
+        Cell::text(row.cancelled_by.as_ref()),
+        Cell::Int(i64::from(row.retry_count)),
+        Cell::Int(i64::from(row.reclaim_count)),
+        Cell::Int(i64::from(row.holds_key)),
+        Cell::Text(&row.raw_fields),
+    ]
+}

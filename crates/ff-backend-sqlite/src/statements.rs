@@ -1,0 +1,76 @@
+//! The texts of the reads inside a transaction, put together once.
+
+use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, of_table};
+
+/// The predicate of the index `ff_exec_claim`, letter by letter.
+const CLAIMABLE: &str =
+    "eligibility_state = 'eligible_now' AND lifecycle_phase IN ('submitted', 'runnable')";
+
+/// How many executions one statement reads.
+pub(crate) const CHUNK: usize = 16;
+
+pub(crate) struct Statements {
+    pub one: String,
+    pub chunk: String,
+    pub member: String,
+    pub claim: String,
+    pub first_class: String,
+    pub first_class_of_namespace: String,
+    pub next_class_of_namespace: String,
+    pub next_namespace: String,
+    pub attempt: String,
+    pub flow: String,
+    pub lane: String,
+    pub retired: String,
+}
+
+impl Default for Statements {
+    fn default() -> Self {
+        let (executions, attempts) = (of_table("e", EXECUTION), of_table("a", ATTEMPT));
+        let attempt_join = "LEFT JOIN ff_attempt AS a ON a.partition_key = 0 \
+                            AND a.execution_id = e.execution_id \
+                            AND a.attempt_index = e.attempt_index";
+        let execution = format!(
+            "SELECT {executions}, {attempts}, e.last_event FROM ff_exec_core AS e {attempt_join}"
+        );
+        let class = |after: &str| {
+            format!(
+                "SELECT namespace, required_capabilities \
+                 FROM ff_exec_core INDEXED BY ff_exec_claim \
+                 WHERE {CLAIMABLE} AND lane_id = ?1 {after} \
+                 ORDER BY namespace, required_capabilities LIMIT 1"
+            )
+        };
+        Self {
+            first_class: class(""),
+            first_class_of_namespace: class("AND namespace = ?2"),
+            next_class_of_namespace: class("AND namespace = ?2 AND required_capabilities > ?3"),
+            next_namespace: class("AND namespace > ?2"),
+            one: format!("{execution} WHERE e.partition_key = 0 AND e.execution_id = ?1"),
+            chunk: format!(
+                "{execution} WHERE e.partition_key = 0 AND e.execution_id IN ({})",
+                vec!["?"; CHUNK].join(", ")
+            ),
+            member: format!("{execution} WHERE e.flow_id = ?1"),
+            claim: format!(
+                "SELECT {executions}, e.payload, e.payload_apart, {attempts}, e.last_event \
+                 FROM ff_exec_core AS e INDEXED BY ff_exec_claim {attempt_join} \
+                 WHERE {CLAIMABLE} AND e.lane_id = ?1 AND e.namespace = ?2 \
+                 AND e.required_capabilities = ?3 \
+                 ORDER BY (e.created_at_ms - e.priority * 600000), e.execution_id LIMIT ?4"
+            ),
+            attempt: format!(
+                "SELECT {ATTEMPT} FROM ff_attempt \
+                 WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"
+            ),
+            flow: format!(
+                "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1"
+            ),
+            lane: format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1"),
+            retired: format!(
+                "SELECT {EVENT} FROM ff_event WHERE seq >= ?1 AND (at_ms <= ?2 OR seq <= ?3) \
+                 ORDER BY seq LIMIT ?4"
+            ),
+        }
+    }
+}
