@@ -61,8 +61,8 @@ const NEW_EXECUTION: &str = "execution_id, home_partition, flow_id, namespace, l
 /// What every transition moves.
 pub(crate) const MOVE_EXECUTION: &str = "UPDATE ff_exec_core SET lifecycle_phase = ?2, \
     ownership_state = ?3, eligibility_state = ?4, public_state = ?5, attempt_state = ?6, \
-    blocking_reason = ?7, \
-    started_at_ms = ?8, terminal_at_ms = ?9, result = ?10, result_apart = ?11, lease_epoch = ?12, \
+    blocking_reason = ?7, started_at_ms = ?8, terminal_at_ms = ?9, result = ?10, \
+    result_apart = ?11, lease_epoch = ?12, \
     version = ?13, last_event = ?14 WHERE partition_key = 0 AND execution_id = ?1";
 
 /// What only some of them change.

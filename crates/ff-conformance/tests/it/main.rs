@@ -1,5 +1,6 @@
 //! The one test binary of this crate.
 
 mod exercises;
+mod idle;
 mod model;
 mod transitions;

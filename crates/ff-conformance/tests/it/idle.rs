@@ -1,0 +1,94 @@
+//! An engine with nothing to do does (almost) nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ff_core::contracts::{Durability, Submission};
+use ff_core::engine::clock::ManualClock;
+use ff_core::engine::{Engine, EngineConfig};
+use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_error::StoreError;
+use ff_core::store::memory::MemoryStore;
+use ff_core::store::{Batch, Bells, Query, Rows, Store};
+use ff_core::types::{FlowId, LaneId, TimestampMs};
+
+/// A memory store that counts what it is asked.
+struct Counting {
+    store: MemoryStore,
+    transactions: AtomicUsize,
+    queries: AtomicUsize,
+}
+
+#[async_trait]
+impl Store for Counting {
+    fn name(&self) -> &'static str {
+        self.store.name()
+    }
+
+    fn durability(&self) -> Durability {
+        self.store.durability()
+    }
+
+    fn now(&self) -> TimestampMs {
+        self.store.now()
+    }
+
+    async fn sleep_until(&self, at: TimestampMs) {
+        self.store.sleep_until(at).await;
+    }
+
+    fn flow_partition(&self, flow: &FlowId) -> u16 {
+        self.store.flow_partition(flow)
+    }
+
+    fn solo_partition(&self, lane: &LaneId) -> u16 {
+        self.store.solo_partition(lane)
+    }
+
+    async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        self.transactions.fetch_add(1, Ordering::Relaxed);
+        self.store.transact(batch).await
+    }
+
+    async fn query(&self, query: Query) -> Result<Rows, StoreError> {
+        self.queries.fetch_add(1, Ordering::Relaxed);
+        self.store.query(query).await
+    }
+
+    fn listen(&self) -> &Arc<Bells> {
+        self.store.listen()
+    }
+}
+
+struct Backend(Arc<Engine>);
+
+impl EngineBackend for Backend {
+    fn engine(&self) -> &Engine {
+        &self.0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_due_means_no_writes_and_few_reads() {
+    let store = Arc::new(Counting {
+        store: MemoryStore::new(Arc::new(ManualClock::new(1_800_000_000_000))),
+        transactions: AtomicUsize::new(0),
+        queries: AtomicUsize::new(0),
+    });
+    let backend = Backend(Engine::start(store.clone(), EngineConfig::default()));
+    // Waiting, delayed and retained work alike lie still until their time comes.
+    let waiting = Submission::new("lane", "kind");
+    let delayed = Submission::new("lane", "kind").delay(Duration::from_secs(3600));
+    backend.submit(vec![waiting, delayed]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    store.transactions.store(0, Ordering::Relaxed);
+    store.queries.store(0, Ordering::Relaxed);
+
+    let minutes = 10;
+    tokio::time::sleep(Duration::from_secs(60 * minutes)).await;
+    assert_eq!(store.transactions.load(Ordering::Relaxed), 0, "an idle engine wrote");
+    let queries = store.queries.load(Ordering::Relaxed);
+    assert!(queries <= 4 * minutes as usize, "{queries} reads in {minutes} minutes");
+}
