@@ -80,7 +80,7 @@ impl Connection {
     ) -> Result<Change, StoreError> {
         let change = self.patiently(|connection| {
             connection.in_transaction(|connection| {
-                let change = connection.decide_and_write(batch, now)?;
+                let change = connection.decide_and_write(batch, now, bells)?;
                 // Whoever is woken now queues up behind this commit and finds the work there.
                 bells.ring_work(&change);
                 Ok(change)
@@ -102,6 +102,7 @@ impl Connection {
         &mut self,
         batch: &mut Batch,
         now: TimestampMs,
+        bells: &Bells,
     ) -> Result<Change, StoreError> {
         self.last_events.clear();
         let mut loader = Loader {
@@ -113,7 +114,7 @@ impl Connection {
             log_floor: self.log.floor,
         };
         let world = loader.load(&batch.needs(), now)?;
-        let change = batch.decide(world);
+        let change = batch.decide(world, bells);
         let mut writing = Writing {
             connection: &self.sqlite,
             last_events: &mut self.last_events,
@@ -223,7 +224,7 @@ where
         };
         let items = items.into_iter().map(prepare).collect();
         let mut batch = Batch::new(vec![Job::new(Submit { items }, None, reply)]);
-        let change = connection.decide_and_write(&mut batch, now)?;
+        let change = connection.decide_and_write(&mut batch, now, &store.bells)?;
         Ok((value, batch, change))
     });
     // The closure may have touched any row.

@@ -24,7 +24,7 @@ use crate::limits::{self, Limits};
 use crate::operations::Operation;
 use crate::operations::execution::{Claim, Claimed, Grant};
 use crate::operations::timer::{Retain, Retention, Sweep};
-use crate::store::{Job, Query, Rows, Store};
+use crate::store::{ClaimWaiter, Job, Query, Rows, Store};
 use crate::types::Namespace;
 
 /// How an engine behaves, whatever its store.
@@ -115,24 +115,58 @@ impl Engine {
         loop {
             let operation = claim();
             let waiter = self.store.listen().wait_for_work(&operation.lanes);
-            let Claimed { grants, look_again } = self.run(scope, operation).await?;
-            if !grants.is_empty() {
+            let mut claimed = self.run(scope, operation).await?;
+            let waits = Instant::now() < deadline && !wait.is_zero();
+            if claimed.grants.is_empty() && !claimed.look_again && waits {
+                match self.wait_for_offer(scope, &waiter, claim(), deadline).await? {
+                    Some(answered) => claimed = answered,
+                    None => continue,
+                }
+            }
+            if !claimed.grants.is_empty() {
                 waiter.satisfied();
-                return Ok(grants);
+                return Ok(claimed.grants);
             }
-            if look_again {
-                continue;
-            }
-            if wait.is_zero() || Instant::now() >= deadline {
-                return Ok(grants);
-            }
-            // A ring may be lost, so a waiting claim also looks from time to time.
-            let look_again = Instant::now() + poll_interval();
-            tokio::select! {
-                () = waiter.rung() => {}
-                () = tokio::time::sleep_until(look_again.min(deadline)) => {}
+            if !claimed.look_again && !waits {
+                return Ok(claimed.grants);
             }
         }
+    }
+
+    /// Leaves a claim with the bells and waits until it is answered; `None` means that it is time
+    /// to ask again.
+    async fn wait_for_offer(
+        &self,
+        scope: Option<&Namespace>,
+        waiter: &ClaimWaiter,
+        claim: Claim,
+        deadline: Instant,
+    ) -> Result<Option<Claimed>, EngineError> {
+        let (reply, mut answer) = oneshot::channel();
+        waiter.offer(Job::new(claim, scope.cloned(), reply));
+        // A ring may be lost, so a waiting claim also looks from time to time.
+        let look_again = Instant::now() + poll_interval();
+        tokio::select! {
+            biased;
+            answered = &mut answer => return self.offered(answered).map(Some),
+            () = waiter.rung() => {}
+            () = tokio::time::sleep_until(look_again.min(deadline)) => {}
+        }
+        if waiter.take_back() {
+            return Ok(None);
+        }
+        // Somebody has it in hand: what it is given must not be lost.
+        self.offered(answer.await).map(Some)
+    }
+
+    fn offered(
+        &self,
+        answer: Result<Result<Claimed, EngineError>, oneshot::error::RecvError>,
+    ) -> Result<Claimed, EngineError> {
+        answer.unwrap_or_else(|_| {
+            let detail = "the writer stopped before it answered".to_owned();
+            Err(self.store_error(StoreError::Unknown(detail)))
+        })
     }
 
     /// Fires every timer that is due and forgets what is past retention.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::sync::oneshot;
 
-use super::{Change, Needs, World};
+use super::{Bells, Change, Needs, World};
 use crate::engine_error::{EngineError, StoreError};
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
@@ -117,9 +117,18 @@ impl Batch {
     }
 
     /// Lets the jobs decide in turn. May be called again with a newer world.
-    pub fn decide(&mut self, mut world: World) -> Change {
+    ///
+    /// Claims that wait for work are decided right behind the jobs that bring it, so that one
+    /// commit accepts an execution and hands it out.
+    pub fn decide(&mut self, mut world: World, bells: &Bells) -> Change {
         for job in &mut self.jobs {
             job.0.decide(&mut world);
+        }
+        let offers = bells.take_offers(&world.new_work());
+        world.unprepared();
+        for mut claim in offers {
+            claim.0.decide(&mut world);
+            self.jobs.push(claim);
         }
         world.into_change()
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use super::{Change, Write};
+use super::{Change, Job, Write};
 use crate::types::TimestampMs;
 
 /// Rung by a store when it has committed, or when it hears that another process has.
@@ -22,6 +22,8 @@ pub struct Bells {
 struct Waiter {
     rung: AtomicBool,
     notify: Notify,
+    /// A claim that whoever brings work may decide at once.
+    offer: Mutex<Option<Job>>,
 }
 
 /// A claim that waits for work in some lanes. Dropping it passes an unused ring on.
@@ -118,6 +120,33 @@ impl Bells {
         }
     }
 
+    /// Takes the claims that wait for new work, at most one for each piece of it. They belong to
+    /// the taker now and must be answered.
+    pub(super) fn take_offers(&self, work: &HashMap<Arc<str>, usize>) -> Vec<Job> {
+        let mut offers = Vec::new();
+        if work.is_empty() {
+            return offers;
+        }
+        let mut waiters = self.waiters();
+        for (lane, count) in work {
+            let Some(queue) = waiters.get_mut(lane) else { continue };
+            let mut left = *count;
+            // Those who have left no offer yet stay in line for the bell.
+            queue.retain(|waiter| {
+                let taken = (left > 0).then(|| waiter.take_offer()).flatten();
+                let Some(job) = taken else { return true };
+                waiter.rung.store(true, Ordering::Release);
+                offers.push(job);
+                left -= 1;
+                false
+            });
+            if queue.is_empty() {
+                waiters.remove(lane);
+            }
+        }
+        offers
+    }
+
     pub fn events(&self) -> watch::Receiver<u64> {
         self.events.subscribe()
     }
@@ -150,7 +179,23 @@ impl Bells {
     }
 }
 
+impl Waiter {
+    fn take_offer(&self) -> Option<Job> {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 impl ClaimWaiter {
+    /// Leaves a claim for whoever brings work.
+    pub fn offer(&self, claim: Job) {
+        *self.waiter.offer.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
+    }
+
+    /// Whether the claim is still here, and not any more; if it is not, its answer will come.
+    pub fn take_back(&self) -> bool {
+        self.waiter.take_offer().is_some()
+    }
+
     pub async fn rung(&self) {
         self.waiter.notify.notified().await;
     }

@@ -9,6 +9,7 @@ use crate::rows::{
     AttemptKey, AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow,
     FlowKey, FlowRow, IdempotencyRow, LaneRow, TimerRow,
 };
+use crate::state::LaneState;
 use crate::types::{ExecutionKey, Namespace, TimestampMs};
 
 /// What an index has for a worker.
@@ -43,6 +44,7 @@ pub struct World {
     scope: Option<Namespace>,
     /// Executions that this batch has made claimable.
     fresh: Vec<ExecutionKey>,
+    unprepared: bool,
     events: Vec<EventRow>,
     purges: Vec<ExecutionKey>,
     log_floor: Option<(u16, u64)>,
@@ -113,8 +115,37 @@ impl World {
         self.claimable.iter().any(|(scan, scanned)| scanned.more && lanes.contains(&scan.lane))
     }
 
+    /// Whether a lane hands work out. One that was never used is open.
+    pub fn lane_is_open(&self, lane: &Arc<str>) -> bool {
+        match self.lanes.get(lane) {
+            Some(lane) => lane.state == LaneState::Active,
+            None => !self.unprepared,
+        }
+    }
+
+    /// From now on claims are decided whose needs were not loaded: what is not here is not known.
+    pub(super) fn unprepared(&mut self) {
+        self.unprepared = true;
+    }
+
+    /// How much this batch has made claimable in lanes that it knows to be open. Members of flows
+    /// are left out, because whether their flow still lives may not have been looked at.
+    pub(super) fn new_work(&self) -> HashMap<Arc<str>, usize> {
+        let mut work: HashMap<Arc<str>, usize> = HashMap::new();
+        for key in &self.fresh {
+            let Some(row) = self.executions.get(key).filter(|row| row.is_claimable()) else {
+                continue;
+            };
+            if row.flow_id.is_none() && self.lanes.get(&row.lane).is_some() {
+                *work.entry(row.lane.clone()).or_default() += 1;
+            }
+        }
+        work
+    }
+
     fn claimable_row(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
-        self.execution(key).filter(|row| row.is_claimable())
+        let known = |row: &&ExecutionRow| !self.unprepared || row.flow_id.is_none();
+        self.execution(key).filter(|row| row.is_claimable()).filter(known)
     }
 
     /// From now on only this namespace can be seen.

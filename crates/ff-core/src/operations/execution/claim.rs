@@ -13,8 +13,8 @@ use crate::rows::{
     AttemptKey, AttemptRow, ExecutionRow, FlowKey, TimerKey, TimerKind, TimerMember, TimerRow,
 };
 use crate::state::{
-    AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState, LifecyclePhase,
-    OwnershipState, PublicState,
+    AttemptState, AttemptType, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
+    PublicState,
 };
 use crate::store::{Change, Needs, World, Write};
 use crate::types::{TimestampMs, WorkerInstanceId};
@@ -65,9 +65,7 @@ impl Operation for Claim {
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
         let mut grants = Vec::new();
-        let open = |lane: &&Arc<str>| {
-            world.lanes.get(*lane).is_none_or(|lane| lane.state == LaneState::Active)
-        };
+        let open = |lane: &&Arc<str>| world.lane_is_open(lane);
         let lanes: Vec<_> = self.lanes.iter().filter(open).cloned().collect();
         for row in world.claimable(&lanes, &self.capabilities.tokens) {
             if grants.len() == self.max {

@@ -105,7 +105,7 @@ impl MemoryStore {
         let mut tables = self.tables();
         let now = self.clock.now();
         let world = tables.load(&batch.needs(), now);
-        let change = batch.decide(world);
+        let change = batch.decide(world, &self.bells);
         if keep {
             tables.write(&change)?;
             drop(tables);
