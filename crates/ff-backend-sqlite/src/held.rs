@@ -72,9 +72,6 @@ impl Held {
                 held.attempt = Some(attempt.clone());
             }
         }
-        for key in &change.purges {
-            self.drop_row(key);
-        }
     }
 
     fn keep(&mut self, row: &ExecutionRow, change: &Change, last_events: &LastEvents) {

@@ -81,7 +81,7 @@ impl SqliteBackend {
             clock: options.clock,
             bells: Arc::default(),
             durability: match options.synchronous {
-                Synchronous::Full if location.is_memory() => Durability::BestEffort,
+                _ if location.is_memory() => Durability::BestEffort,
                 Synchronous::Full => Durability::PowerLoss,
                 Synchronous::Normal => Durability::ProcessCrash,
             },

@@ -8,8 +8,8 @@ use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
     AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
-    EdgeGroupRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind,
-    TimerRow,
+    EdgeGroupRow, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey,
+    TimerKind, TimerRow,
 };
 use ff_core::store::{ClaimScan, Claimable, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -20,6 +20,9 @@ use crate::columns::{Reader, Words};
 use crate::error::store_error;
 use crate::held::Held;
 use crate::statements::{CHUNK, Statements};
+
+/// How many rows that cannot be read a claim passes over.
+const UNREADABLE: usize = 100;
 
 /// The last event of each loaded execution, which the next one is chained to.
 pub(crate) type LastEvents = HashMap<Uuid, i64>;
@@ -106,11 +109,16 @@ impl Loader<'_> {
         wanted: impl FnOnce(ExecutionKey) -> bool,
     ) -> Result<(), StoreError> {
         let mut reader = Reader::new(cells, self.words);
-        let row = reader.execution()?;
-        let attempt = reader.joined_attempt(row.key)?;
-        self.last_events.insert(row.key.id, last_event(cells)?);
+        let read = reader.execution().and_then(|row| {
+            let attempt = reader.joined_attempt(row.key)?;
+            Ok((row, attempt))
+        });
+        let Some((row, attempt)) = readable(read)? else { return Ok(()) };
         if wanted(row.key) {
+            self.last_events.insert(row.key.id, last_event(cells)?);
             self.loaded(world, row, attempt)?;
+        } else {
+            world.taken_elsewhere.insert(row.key.id);
         }
         Ok(())
     }
@@ -314,14 +322,23 @@ impl Loader<'_> {
         found: &mut Vec<(i64, ExecutionKey)>,
     ) -> Result<(), StoreError> {
         let mut statement = self.prepare(&self.statements.claim)?;
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        // A few more than asked for, in case some cannot be read.
+        let wanted = limit;
+        let limit = i64::try_from(limit + UNREADABLE).unwrap_or(i64::MAX);
+        let mut count = 0;
         let mut rows = statement
             .query(params![&*scan.lane, namespace, class, limit])
             .map_err(|e| store_error(&e))?;
-        while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+        while count < wanted
+            && let Some(cells) = rows.next().map_err(|e| store_error(&e))?
+        {
             let mut reader = Reader::new(cells, self.words);
-            let row = reader.execution_with_payload()?;
-            let attempt = reader.joined_attempt(row.key)?;
+            let read = reader.execution_with_payload().and_then(|row| {
+                let attempt = reader.joined_attempt(row.key)?;
+                Ok((row, attempt))
+            });
+            let Some((row, attempt)) = readable(read)? else { continue };
+            count += 1;
             self.last_events.insert(row.key.id, last_event(cells)?);
             found.push((row.rank(), row.key));
             if let Some(id) = row.flow_id {
@@ -381,20 +398,17 @@ impl Loader<'_> {
         let mut events = Vec::new();
         {
             let mut statement = self.prepare(&self.statements.retired)?;
-            let mut rows = statement
-                .query(params![self.log_floor, cutoff, horizon, limit])
-                .map_err(|e| store_error(&e))?;
+            let mut rows =
+                statement.query(params![self.log_floor, limit]).map_err(|e| store_error(&e))?;
             while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
                 events.push(Reader::new(cells, self.words).event()?);
             }
         }
-        // A clock that went back may leave a young event before an old one: stop at the first.
-        let mut next = self.log_floor;
-        events.retain(|event| {
-            let dense = i64::try_from(event.seq) == Ok(next);
-            next += i64::from(dense);
-            dense
-        });
+        let retired = |event: &EventRow| {
+            event.at.0 <= cutoff || i64::try_from(event.seq).is_ok_and(|seq| seq <= horizon)
+        };
+        let count = events.iter().take_while(|event| retired(event)).count();
+        events.truncate(count);
         let keys: Vec<_> = events.iter().filter_map(|event| event.execution).collect();
         self.executions(world, &keys)?;
         for key in keys {
@@ -432,6 +446,18 @@ impl Loader<'_> {
             self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
         };
         collect().map_err(|error| store_error(&error))
+    }
+}
+
+/// One row that nobody can read must not stop the others: it counts as absent, loudly.
+fn readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(row) => Ok(Some(row)),
+        Err(StoreError::Corrupt(why)) => {
+            tracing::error!(why, "an execution's row cannot be read; it is passed over");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

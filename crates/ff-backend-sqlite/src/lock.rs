@@ -14,7 +14,9 @@ pub(crate) fn take(location: &Location) -> Result<FileLock, SqliteError> {
     let Location::File(path) = location else {
         return Ok(FileLock(None));
     };
-    let mut name = path.clone().into_os_string();
+    // Two names of one file must meet at one lock.
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    let mut name = real.into_os_string();
     name.push(".lock");
     let name = PathBuf::from(name);
     let open = OpenOptions::new().create(true).truncate(false).write(true).open(&name);

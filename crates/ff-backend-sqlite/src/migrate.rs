@@ -1,9 +1,12 @@
 //! Creates the schema, and refuses a database that a newer program wrote.
 
+use std::time::Instant;
+
 use rusqlite::Connection;
 use uuid::Uuid;
 
 use crate::SqliteError;
+use crate::config::BUSY_TIMEOUT;
 use crate::error::is_busy;
 
 /// Stored as SQLite's `user_version`.
@@ -13,10 +16,11 @@ const SCHEMA: &str = include_str!("sql/schema.sql");
 
 pub(crate) fn apply(connection: &Connection) -> Result<(), SqliteError> {
     let failed = |error: rusqlite::Error| SqliteError::Open(error.to_string());
+    let give_up = Instant::now() + BUSY_TIMEOUT;
     loop {
         match try_apply(connection) {
             // Another connection to the same shared memory is creating the schema.
-            Err(error) if is_busy(&error) => std::thread::yield_now(),
+            Err(error) if is_busy(&error) && Instant::now() < give_up => std::thread::yield_now(),
             outcome => break outcome.map_err(failed)?,
         }
     }

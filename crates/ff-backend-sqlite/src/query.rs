@@ -42,7 +42,6 @@ pub(crate) async fn run(
             rows.blobs = reads.bytes(key, "result").await?.into_iter().collect();
         }
         Query::Events { after, limit, .. } => {
-            // The bounds are read first: what is trimmed in between is noticed at the next page.
             rows.log = Some(reads.log().await?);
             rows.events = reads.events(after, limit).await?;
         }

@@ -67,10 +67,7 @@ impl Default for Statements {
                 "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1"
             ),
             lane: format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1"),
-            retired: format!(
-                "SELECT {EVENT} FROM ff_event WHERE seq >= ?1 AND (at_ms <= ?2 OR seq <= ?3) \
-                 ORDER BY seq LIMIT ?4"
-            ),
+            retired: format!("SELECT {EVENT} FROM ff_event WHERE seq >= ?1 ORDER BY seq LIMIT ?2"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use ff_core::contracts::{Submission, SubmitOutcome};
 use ff_core::engine::{Engine, prepare_submission};
 use ff_core::engine_error::{EngineError, StoreError};
+use ff_core::limits;
 use ff_core::operations::execution::Submit;
 use ff_core::store::{Batch, Bells, Change, Job, Store};
 use ff_core::types::TimestampMs;
@@ -134,10 +135,16 @@ impl Connection {
             return Err(StoreError::Failed(why.clone()));
         }
         let log = self.log;
+        // A transaction that could not be taken back would be in everybody's way.
+        if !self.sqlite.is_autocommit() {
+            self.execute("ROLLBACK")?;
+        }
         self.execute("BEGIN IMMEDIATE")?;
-        self.held.check(self.data_version()?);
         // A panic must not leave the transaction open for whoever comes next.
-        let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
+        let worked = catch_unwind(AssertUnwindSafe(|| {
+            self.held.check(self.data_version()?);
+            work(self)
+        }));
         let panicked = |_| Err(StoreError::Failed("the work panicked; nothing was kept".into()));
         let done = worked.unwrap_or_else(panicked).and_then(|done| {
             self.commit()?;
@@ -212,7 +219,15 @@ where
     let (reply, mut answer) = oneshot::channel();
     let now = store.now();
     let done = connection.in_transaction(|connection| {
-        let (value, items) = work(&connection.sqlite).map_err(|error| store_error(&error))?;
+        let worked = work(&connection.sqlite);
+        let (value, items) = worked.map_err(|error| StoreError::Failed(error.to_string()))?;
+        // The closure may have touched any row.
+        connection.held.forget();
+        if items.len() > limits::SUBMIT_BATCH {
+            let most = limits::SUBMIT_BATCH;
+            let why = format!("{} submissions; allowed are up to {most}", items.len());
+            return Err(StoreError::Failed(why));
+        }
         if connection.sqlite.is_autocommit() {
             let ended = "the closure ended the writer's transaction".to_owned();
             return Err(StoreError::Failed(ended));
@@ -224,11 +239,10 @@ where
         };
         let items = items.into_iter().map(prepare).collect();
         let mut batch = Batch::new(vec![Job::new(Submit { items }, None, reply)]);
-        let change = connection.decide_and_write(&mut batch, now, &store.bells)?;
+        // No waiting claim is taken along: it must not share the fate of the caller's own work.
+        let change = connection.decide_and_write(&mut batch, now, &Bells::default())?;
         Ok((value, batch, change))
     });
-    // The closure may have touched any row.
-    connection.held.forget();
     let (value, batch, change) = done.map_err(refuse)?;
     drop(guard);
     store.bells.ring(&change);

@@ -42,9 +42,6 @@ impl Writing<'_> {
         self.write_idempotency(&change.idempotency)?;
         self.write_lanes(&change.lanes)?;
         self.write_flows(change)?;
-        for key in &change.purges {
-            self.purge(*key)?;
-        }
         if let Some((_, floor)) = change.log_floor {
             self.raise_floor(i64::try_from(floor).unwrap_or(i64::MAX))?;
         }
@@ -68,6 +65,9 @@ impl Writing<'_> {
         let mut rewritten = self.connection.prepare_cached(REWRITE_EXECUTION)?;
         let mut new = Vec::new();
         for write in writes {
+            if let Write::Delete(key) = write {
+                self.purge(*key)?;
+            }
             if let Write::Insert(row) = write {
                 let payload = self.place(row.key, "payload", &row.payload)?;
                 new.extend(new_cells(row, payload, self.last_event(row.key)));
@@ -87,7 +87,7 @@ impl Writing<'_> {
                         rewritten.execute(params_from_iter(detail_cells(row)))?;
                     }
                 }
-                Write::Delete(key) => self.purge(*key)?,
+                Write::Delete(_) => {}
             }
         }
         Ok(())

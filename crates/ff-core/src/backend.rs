@@ -108,7 +108,8 @@ impl Handle {
         let id = uuid::Uuid::try_parse(parts.next()?).ok()?;
         let attempt_index = parts.next()?.parse().ok()?;
         let lease_epoch = parts.next()?.parse().ok()?;
-        let lease_ttl_ms = parts.next()?.parse().ok()?;
+        let ttl = parts.next()?.parse().ok();
+        let lease_ttl_ms = ttl.filter(|ttl| *ttl <= crate::limits::LEASE_TTL_MAX_MS)?;
         let worker = WorkerInstanceId::try_new(parts.next()?).ok()?;
         let execution = ExecutionKey { partition, id };
         Some(Self::new(execution, attempt_index, lease_epoch, lease_ttl_ms, worker, kind))

@@ -8,7 +8,8 @@ use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, CapabilitySet, ClaimPol
 use ff_core::contracts::{
     CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
     ChangePriorityArgs, ChangePriorityResult, CreateExecutionArgs, CreateExecutionResult,
-    ReplayExecutionArgs, ReplayExecutionResult, RevokeLeaseArgs, RevokeLeaseResult,
+    ReplayExecutionArgs, ReplayExecutionResult, RevokeLeaseArgs, RevokeLeaseResult, Submission,
+    SubmitOutcome,
 };
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::{ContentionKind, EngineError, StateKind};
@@ -344,4 +345,30 @@ async fn cancel_flow_reaches_its_members_and_erases_outcomes() {
     assert_eq!(outcome, None);
     let missing = backend.cancel_flow(&FlowId::new(), policy, CancelFlowWait::NoWait).await;
     assert!(matches!(missing, Err(EngineError::NotFound { entity: "flow" })));
+}
+
+#[tokio::test]
+async fn the_same_uuid_under_another_partition_is_refused_alone() {
+    let backend = backend().await;
+    let (id, uuid) = id();
+    create(&backend, &id).await;
+    let twin = ExecutionId::parse(&format!("{{fp:1}}:{uuid}")).unwrap();
+    let items = vec![Submission::new("l", "k"), Submission::new("l", "k").id(twin.clone())];
+    let outcomes = backend.submit(items).await.expect("the call itself is fine");
+    assert!(matches!(outcomes[0], SubmitOutcome::Created { .. }));
+    let SubmitOutcome::Refused(error) = &outcomes[1] else { panic!("{:?}", outcomes[1]) };
+    assert_eq!(error.code(), "execution_id_reused");
+    assert!(backend.describe_execution(&twin).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_stops_nobody_else() {
+    let backend = backend().await;
+    let (_, broken) = create_runnable(&backend).await;
+    let (_, _) = create_runnable(&backend).await;
+    let sql = "UPDATE ff_exec_core SET home_partition = -5 WHERE execution_id = ?1";
+    sqlx::query(sql).bind(broken).execute(backend.pool_for_test()).await.unwrap();
+    let handle = claim(&backend).await;
+    assert_ne!(handle.execution_id().uuid(), broken);
+    backend.complete(&handle, None).await.expect("complete");
 }

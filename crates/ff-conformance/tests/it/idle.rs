@@ -10,9 +10,12 @@ use ff_core::engine::clock::ManualClock;
 use ff_core::engine::{Engine, EngineConfig};
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::StoreError;
+use ff_core::policy::ExecutionPolicy;
 use ff_core::store::memory::MemoryStore;
 use ff_core::store::{Batch, Bells, Query, Rows, Store};
-use ff_core::types::{FlowId, LaneId, TimestampMs};
+use ff_core::types::{FlowId, LaneId, TimestampMs, WorkerInstanceId};
+
+use ff_conformance::exercise::claim_from;
 
 /// A memory store that counts what it is asked.
 struct Counting {
@@ -70,14 +73,41 @@ impl EngineBackend for Backend {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn nothing_due_means_no_writes_and_few_reads() {
+fn counted() -> (Arc<Counting>, Arc<Backend>) {
     let store = Arc::new(Counting {
         store: MemoryStore::new(Arc::new(ManualClock::new(1_800_000_000_000))),
         transactions: AtomicUsize::new(0),
         queries: AtomicUsize::new(0),
     });
-    let backend = Backend(Engine::start(store.clone(), EngineConfig::default()));
+    let engine = Engine::start(store.clone(), EngineConfig::default());
+    (store, Arc::new(Backend(engine)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_nobody_here_can_do_wakes_each_waiter_once() {
+    let (store, backend) = counted();
+    for number in 0..4 {
+        let backend = backend.clone();
+        let mut args = claim_from("lane");
+        args.worker_instance_id = WorkerInstanceId::new(format!("w{number}"));
+        args.wait = Duration::from_secs(3600);
+        tokio::spawn(async move { backend.claim_many(args).await });
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut policy = ExecutionPolicy::default();
+    policy.routing_requirements.required_capabilities.insert("gpu".into());
+    let item = Submission::new("lane", "kind").policy(policy);
+    backend.submit(vec![item]).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    store.transactions.store(0, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let transactions = store.transactions.load(Ordering::Relaxed);
+    assert_eq!(transactions, 0, "waiting claims go on ringing each other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_due_means_no_writes_and_few_reads() {
+    let (store, backend) = counted();
     // Waiting, delayed and retained work alike lie still until their time comes.
     let waiting = Submission::new("lane", "kind");
     let delayed = Submission::new("lane", "kind").delay(Duration::from_secs(3600));

@@ -1,5 +1,6 @@
 //! The one test binary of this crate.
 
+mod batch;
 mod exercises;
 mod idle;
 mod model;

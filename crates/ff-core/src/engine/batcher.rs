@@ -46,8 +46,8 @@ pub async fn pump(
         }
         let received = tokio::select! {
             biased;
-            received = queue.recv_many(&mut waiting, max_batch) => received,
             () = &mut stop => break,
+            received = queue.recv_many(&mut waiting, max_batch) => received,
         };
         if received == 0 {
             return;
@@ -112,8 +112,11 @@ fn take_batch(waiting: &mut Vec<Job>, max_batch: usize) -> Vec<Job> {
 async fn run(store: &dyn Store, mut batch: Batch) {
     match transact(store, &mut batch).await {
         Ok(()) => batch.answer(),
-        // An unknown outcome must not be tried again behind the callers' backs.
-        Err(error @ StoreError::Unknown(_)) => batch.refuse(&error, store.name()),
+        // An unknown outcome must not be tried again behind the callers' backs, and a store that
+        // is closed or busy is so for all of them.
+        Err(error @ (StoreError::Unknown(_) | StoreError::Closed | StoreError::Retry(_))) => {
+            batch.refuse(&error, store.name());
+        }
         Err(error) if batch.len() == 1 => batch.refuse(&error, store.name()),
         // Alone, each of them shows whether it is the guilty one.
         Err(error) => {

@@ -14,6 +14,7 @@ pub use prepare::{prepare_create, prepare_submission};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -83,8 +84,17 @@ impl Engine {
         scope: Option<&Namespace>,
         operation: O,
     ) -> Result<O::Reply, EngineError> {
+        self.run_watched(scope, operation, None).await
+    }
+
+    async fn run_watched<O: Operation>(
+        &self,
+        scope: Option<&Namespace>,
+        operation: O,
+        served: Option<Arc<AtomicBool>>,
+    ) -> Result<O::Reply, EngineError> {
         let (reply, answer) = oneshot::channel();
-        let job = Job::new(operation, scope.cloned(), reply);
+        let job = Job::watched(operation, scope.cloned(), reply, served);
         self.queue.try_send(job).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => EngineError::ResourceExhausted {
                 pool: "writer",
@@ -115,7 +125,7 @@ impl Engine {
         loop {
             let operation = claim();
             let waiter = self.store.listen().wait_for_work(&operation.lanes);
-            let mut claimed = self.run(scope, operation).await?;
+            let mut claimed = self.run_watched(scope, operation, Some(waiter.served())).await?;
             let waits = Instant::now() < deadline && !wait.is_zero();
             if claimed.grants.is_empty() && !claimed.look_again && waits {
                 match self.wait_for_offer(scope, &waiter, claim(), deadline).await? {

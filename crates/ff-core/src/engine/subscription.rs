@@ -103,6 +103,10 @@ impl Subscription {
             self.here().check(&log)?;
             for row in rows.events {
                 if row.seq != self.seen[shard] + 1 {
+                    // Retention may have passed this place since the bounds were read.
+                    let rows = self.store.query(Query::Log).await;
+                    let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
+                    self.here().check(&rows.log.unwrap_or_else(empty_log))?;
                     let detail = format!("the log has a hole before event {}", row.seq);
                     return Err(EngineError::validation(ValidationKind::Corruption, detail));
                 }

@@ -17,6 +17,14 @@ pub trait Operation: Send + 'static {
     /// The word for this operation in metrics and errors.
     const NAME: &'static str;
 
+    /// Not decided if whoever asked has gone.
+    const NEEDS_CALLER: bool = false;
+
+    /// Whether the answer is what somebody who waits for it would stop waiting for.
+    fn is_served(_: &Self::Reply) -> bool {
+        true
+    }
+
     /// How many single operations this one is worth, so that batches stay bounded.
     fn weight(&self) -> usize {
         1

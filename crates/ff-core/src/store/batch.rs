@@ -1,6 +1,8 @@
 //! Operations that share a transaction. A refusal is a value and harms nobody else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::oneshot;
 
@@ -34,6 +36,7 @@ struct Pending<O: Operation> {
     scope: Option<Namespace>,
     decided: Option<Result<O::Reply, EngineError>>,
     reply: Option<Reply<O::Reply>>,
+    served: Option<Arc<AtomicBool>>,
 }
 
 impl<O: Operation> Work for Pending<O> {
@@ -47,6 +50,9 @@ impl<O: Operation> Work for Pending<O> {
     }
 
     fn decide(&mut self, world: &mut World) {
+        if O::NEEDS_CALLER && self.reply.as_ref().is_none_or(Reply::is_closed) {
+            return;
+        }
         world.restrict(self.scope.clone());
         // A bug in one operation must not take the others down with it.
         let decide = AssertUnwindSafe(|| self.operation.decide(world));
@@ -54,6 +60,10 @@ impl<O: Operation> Work for Pending<O> {
             let source = format!("{} panicked; nothing was changed", O::NAME).into();
             Err(EngineError::Transport { backend: world.store, source })
         });
+        if let Some(served) = &self.served {
+            let given = decided.as_ref().is_ok_and(|(reply, _)| O::is_served(reply));
+            served.store(given, Ordering::Release);
+        }
         self.decided = Some(decided.map(|(reply, change)| {
             world.apply(change);
             reply
@@ -83,8 +93,18 @@ impl Job {
         scope: Option<Namespace>,
         reply: Reply<O::Reply>,
     ) -> Self {
+        Self::watched(operation, scope, reply, None)
+    }
+
+    /// A job that says as soon as it is decided whether it was given what it wants.
+    pub fn watched<O: Operation>(
+        operation: O,
+        scope: Option<Namespace>,
+        reply: Reply<O::Reply>,
+        served: Option<Arc<AtomicBool>>,
+    ) -> Self {
         let reply = Some(reply);
-        Self(Box::new(Pending { operation, scope, decided: None, reply }))
+        Self(Box::new(Pending { operation, scope, decided: None, reply, served }))
     }
 
     /// How many single operations this one is worth.

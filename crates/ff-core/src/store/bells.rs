@@ -1,7 +1,7 @@
 //! Wake-ups after a commit. Every one of them is a hint: whoever hears nothing looks again anyway.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -16,11 +16,16 @@ pub struct Bells {
     /// The earliest due time that was written and not yet looked at.
     timers: watch::Sender<Option<TimestampMs>>,
     waiters: Mutex<HashMap<Arc<str>, VecDeque<Arc<Waiter>>>>,
+    next_ticket: AtomicU64,
 }
 
-#[derive(Default)]
 struct Waiter {
-    rung: AtomicBool,
+    /// Counts registrations: a ring is passed on only to those who were there when it was rung.
+    ticket: u64,
+    /// The first ticket that the ring does not concern; 0 while there was none.
+    rung: AtomicU64,
+    /// Its claim has been given work: a ring from now on is for somebody else.
+    served: Arc<AtomicBool>,
     notify: Notify,
     /// A claim that whoever brings work may decide at once.
     offer: Mutex<Option<Job>>,
@@ -39,6 +44,7 @@ impl Default for Bells {
             events: watch::Sender::new(0),
             timers: watch::Sender::new(None),
             waiters: Mutex::default(),
+            next_ticket: AtomicU64::new(1),
         }
     }
 }
@@ -101,20 +107,30 @@ impl Bells {
 
     /// Wakes as many waiting claims as there is new work.
     pub fn ring_lane(&self, lane: &Arc<str>, count: usize) {
+        self.ring_before(lane, count, self.next_ticket.load(Ordering::Acquire));
+    }
+
+    /// Rings for those who registered before a ticket. A ring that its hearer had no use for goes
+    /// on to others who may have, and ends with the last who was there when it was rung.
+    fn ring_before(&self, lane: &Arc<str>, count: usize, before: u64) {
         let mut waiters = self.waiters();
-        let Some(queue) = waiters.get_mut(lane) else {
-            return;
-        };
+        let Some(queue) = waiters.get_mut(lane) else { return };
         let mut left = count;
-        while left > 0 {
-            let Some(waiter) = queue.pop_front() else {
-                break;
-            };
-            if !waiter.rung.swap(true, Ordering::AcqRel) {
+        queue.retain(|waiter| {
+            if waiter.served.load(Ordering::Acquire) {
+                return false;
+            }
+            if left == 0 || waiter.ticket >= before {
+                return true;
+            }
+            let first =
+                waiter.rung.compare_exchange(0, before, Ordering::AcqRel, Ordering::Acquire);
+            if first.is_ok() {
                 waiter.notify.notify_one();
                 left -= 1;
             }
-        }
+            false
+        });
         if queue.is_empty() {
             waiters.remove(lane);
         }
@@ -127,6 +143,7 @@ impl Bells {
         if work.is_empty() {
             return offers;
         }
+        let before = self.next_ticket.load(Ordering::Acquire);
         let mut waiters = self.waiters();
         for (lane, count) in work {
             let Some(queue) = waiters.get_mut(lane) else { continue };
@@ -135,7 +152,7 @@ impl Bells {
             queue.retain(|waiter| {
                 let taken = (left > 0).then(|| waiter.take_offer()).flatten();
                 let Some(job) = taken else { return true };
-                waiter.rung.store(true, Ordering::Release);
+                waiter.rung.store(before, Ordering::Release);
                 offers.push(job);
                 left -= 1;
                 false
@@ -165,7 +182,13 @@ impl Bells {
 
     /// Registers a claim before it looks for work, so that nothing slips between look and wait.
     pub fn wait_for_work(self: &Arc<Self>, lanes: &[Arc<str>]) -> ClaimWaiter {
-        let waiter = Arc::new(Waiter::default());
+        let waiter = Arc::new(Waiter {
+            ticket: self.next_ticket.fetch_add(1, Ordering::AcqRel),
+            rung: AtomicU64::new(0),
+            served: Arc::default(),
+            notify: Notify::new(),
+            offer: Mutex::new(None),
+        });
         let mut waiters = self.waiters();
         for lane in lanes {
             waiters.entry(lane.clone()).or_default().push_back(waiter.clone());
@@ -186,6 +209,11 @@ impl Waiter {
 }
 
 impl ClaimWaiter {
+    /// Set by the claim of this waiter when it is given work.
+    pub fn served(&self) -> Arc<AtomicBool> {
+        self.waiter.served.clone()
+    }
+
     /// Leaves a claim for whoever brings work.
     pub fn offer(&self, claim: Job) {
         *self.waiter.offer.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
@@ -202,7 +230,7 @@ impl ClaimWaiter {
 
     /// The claim found work: nothing is left to pass on.
     pub fn satisfied(self) {
-        self.waiter.rung.store(false, Ordering::Release);
+        self.waiter.rung.store(0, Ordering::Release);
     }
 
     fn withdraw(&self) {
@@ -221,9 +249,10 @@ impl ClaimWaiter {
 impl Drop for ClaimWaiter {
     fn drop(&mut self) {
         self.withdraw();
-        if self.waiter.rung.swap(false, Ordering::AcqRel) {
+        let rung = self.waiter.rung.swap(0, Ordering::AcqRel);
+        if rung > 0 {
             for lane in &self.lanes {
-                self.bells.ring_lane(lane, 1);
+                self.bells.ring_before(lane, 1, rung);
             }
         }
     }

@@ -4,7 +4,6 @@ use crate::rows::{
     AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow,
     IdempotencyRow, LaneRow, Row, TimerRow,
 };
-use crate::types::ExecutionKey;
 
 /// One row to write. An insert of a row that exists is a conflict, never an overwrite.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,6 +15,7 @@ pub enum Write<R: Row> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Change {
+    /// An execution that is deleted is forgotten with its attempts, bytes and events.
     pub executions: Vec<Write<ExecutionRow>>,
     pub attempts: Vec<Write<AttemptRow>>,
     pub flows: Vec<Write<FlowRow>>,
@@ -27,8 +27,6 @@ pub struct Change {
     pub idempotency: Vec<Write<IdempotencyRow>>,
     /// Appended to the log, in this order.
     pub events: Vec<EventRow>,
-    /// Executions to forget, with their attempts, bytes and events.
-    pub purges: Vec<ExecutionKey>,
     /// Subscriptions cannot start below this place in the log any more.
     pub log_floor: Option<(u16, u64)>,
 }
@@ -45,7 +43,6 @@ impl Change {
             && self.timers.is_empty()
             && self.idempotency.is_empty()
             && self.events.is_empty()
-            && self.purges.is_empty()
             && self.log_floor.is_none()
     }
 }

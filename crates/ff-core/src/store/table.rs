@@ -11,6 +11,8 @@ struct Slot<R> {
     row: Option<R>,
     stored: bool,
     changed: bool,
+    /// The stored row was deleted before another took its key.
+    replaced: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -32,6 +34,7 @@ impl<R: Row> Table<R> {
             row: Some(row),
             stored: true,
             changed: false,
+            replaced: false,
         });
     }
 
@@ -68,7 +71,9 @@ impl<R: Row> Table<R> {
             // is new, and the store's unique key says otherwise if that is wrong.
             stored: row.is_none(),
             changed: false,
+            replaced: false,
         });
+        slot.replaced |= slot.stored && row.is_none();
         slot.row = row;
         if !slot.changed {
             slot.changed = true;
@@ -80,16 +85,19 @@ impl<R: Row> Table<R> {
     pub(super) fn take_writes(&mut self) -> Vec<Write<R>> {
         let mut keys = std::mem::take(&mut self.changed);
         keys.sort_unstable();
-        keys.into_iter()
-            .filter_map(|key| {
-                let slot = self.slots.remove(&key)?;
-                match (slot.row, slot.stored) {
-                    (Some(row), true) => Some(Write::Update(row)),
-                    (Some(row), false) => Some(Write::Insert(row)),
-                    (None, true) => Some(Write::Delete(key)),
-                    (None, false) => None,
+        let mut writes = Vec::with_capacity(keys.len());
+        for key in keys {
+            let Some(slot) = self.slots.remove(&key) else { continue };
+            match (slot.row, slot.stored) {
+                (Some(row), true) if slot.replaced => {
+                    writes.extend([Write::Delete(key), Write::Insert(row)]);
                 }
-            })
-            .collect()
+                (Some(row), true) => writes.push(Write::Update(row)),
+                (Some(row), false) => writes.push(Write::Insert(row)),
+                (None, true) => writes.push(Write::Delete(key)),
+                (None, false) => {}
+            }
+        }
+        writes
     }
 }

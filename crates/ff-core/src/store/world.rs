@@ -1,7 +1,9 @@
 //! The rows that a batch asked for, read at one instant, and the store's clock.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+use uuid::Uuid;
 
 use super::{Change, ClaimScan, Table, Write};
 use crate::capability;
@@ -42,11 +44,12 @@ pub struct World {
     pub retired_events: Vec<EventRow>,
     /// If set, executions and flows of other namespaces do not exist.
     scope: Option<Namespace>,
+    /// UUIDs that were asked for under one partition and belong to another.
+    pub taken_elsewhere: HashSet<Uuid>,
     /// Executions that this batch has made claimable.
     fresh: Vec<ExecutionKey>,
     unprepared: bool,
     events: Vec<EventRow>,
-    purges: Vec<ExecutionKey>,
     log_floor: Option<(u16, u64)>,
 }
 
@@ -74,9 +77,7 @@ impl World {
 
     /// The members of a flow in key order. Valid only for flows whose members were needed.
     pub fn flow_members(&self, flow: FlowKey) -> Vec<&ExecutionRow> {
-        let of_flow = |row: &&ExecutionRow| {
-            row.flow_id == Some(flow.id) && row.key.partition == flow.partition
-        };
+        let of_flow = |row: &&ExecutionRow| row.flow_id == Some(flow.id);
         let mut members: Vec<_> = self.executions.rows().filter(of_flow).collect();
         members.sort_unstable_by_key(|row| row.key);
         members
@@ -85,22 +86,20 @@ impl World {
     /// What a worker may be given from these lanes, best first over all of them: what the index
     /// named and what this batch has made claimable since, checked against the rows.
     pub fn claimable(&self, lanes: &[Arc<str>], offered: &[String]) -> Vec<&ExecutionRow> {
-        let namespace: Option<Arc<str>> = self.scope.as_ref().map(|scope| scope.as_str().into());
         let mut found: Vec<&ExecutionRow> = Vec::new();
         for lane in lanes {
-            let scan = ClaimScan {
-                lane: lane.clone(),
-                namespace: namespace.clone(),
-                offered: offered.to_vec(),
-            };
-            if let Some(scanned) = self.claimable.get(&scan) {
+            if let Some(scanned) = self.claimable.get(&self.scan(lane, offered)) {
                 found.extend(scanned.keys.iter().filter_map(|key| self.claimable_row(*key)));
             }
         }
         let scanned = found.len();
         let fresh = self.fresh.iter().filter_map(|key| self.claimable_row(*key));
+        // Whether the flow of a fresh row still lives may not have been looked at; the row is
+        // found in its index by the next claim.
         found.extend(fresh.filter(|row| {
-            lanes.contains(&row.lane) && capability::satisfied(&row.capability_class, offered)
+            lanes.contains(&row.lane)
+                && capability::satisfied(&row.capability_class, offered)
+                && (row.flow_id.is_none() || self.flow_of(row).is_some())
         }));
         // One lane's answer is in order already.
         if lanes.len() > 1 || found.len() > scanned {
@@ -111,8 +110,24 @@ impl World {
     }
 
     /// Whether the index has more for such a worker than this batch has looked at.
-    pub fn more_claimable(&self, lanes: &[Arc<str>]) -> bool {
-        self.claimable.iter().any(|(scan, scanned)| scanned.more && lanes.contains(&scan.lane))
+    pub fn more_claimable(&self, lanes: &[Arc<str>], offered: &[String]) -> bool {
+        lanes.iter().any(|lane| {
+            self.claimable.get(&self.scan(lane, offered)).is_some_and(|scanned| scanned.more)
+        })
+    }
+
+    /// The flow that an execution belongs to, if it was loaded.
+    pub fn flow_of(&self, row: &ExecutionRow) -> Option<&FlowRow> {
+        let id = row.flow_id?;
+        self.flows.rows().find(|flow| flow.key.id == id)
+    }
+
+    fn scan(&self, lane: &Arc<str>, offered: &[String]) -> ClaimScan {
+        ClaimScan {
+            lane: lane.clone(),
+            namespace: self.scope.as_ref().map(|scope| scope.as_str().into()),
+            offered: offered.to_vec(),
+        }
     }
 
     /// Whether a lane hands work out. One that was never used is open.
@@ -136,7 +151,8 @@ impl World {
             let Some(row) = self.executions.get(key).filter(|row| row.is_claimable()) else {
                 continue;
             };
-            if row.flow_id.is_none() && self.lanes.get(&row.lane).is_some() {
+            let known = self.lanes.get(&row.lane).is_some();
+            if row.flow_id.is_none() && known && self.lane_is_open(&row.lane) {
                 *work.entry(row.lane.clone()).or_default() += 1;
             }
         }
@@ -181,7 +197,6 @@ impl World {
         apply_all(&mut self.timers, change.timers);
         apply_all(&mut self.idempotency, change.idempotency);
         self.events.extend(change.events);
-        self.purges.extend(change.purges);
         self.log_floor = self.log_floor.max(change.log_floor);
     }
 
@@ -198,7 +213,6 @@ impl World {
             timers: self.timers.take_writes(),
             idempotency: self.idempotency.take_writes(),
             events: self.events,
-            purges: self.purges,
             log_floor: self.log_floor,
         }
     }

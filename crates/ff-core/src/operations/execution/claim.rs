@@ -10,7 +10,7 @@ use crate::contracts::EventType;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::rows::{
-    AttemptKey, AttemptRow, ExecutionRow, FlowKey, TimerKey, TimerKind, TimerMember, TimerRow,
+    AttemptKey, AttemptRow, ExecutionRow, TimerKey, TimerKind, TimerMember, TimerRow,
 };
 use crate::state::{
     AttemptState, AttemptType, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
@@ -51,6 +51,12 @@ impl Operation for Claim {
     type Reply = Claimed;
 
     const NAME: &'static str = "claim";
+    // Work that nobody is there to take would lie still until its lease ends.
+    const NEEDS_CALLER: bool = true;
+
+    fn is_served(claimed: &Claimed) -> bool {
+        !claimed.grants.is_empty()
+    }
 
     fn weight(&self) -> usize {
         self.max
@@ -80,7 +86,8 @@ impl Operation for Claim {
         if !grants.is_empty() {
             change.timers.push(Write::Insert(self.lease_timer(world, &grants)));
         }
-        let look_again = grants.is_empty() && world.more_claimable(&lanes);
+        let look_again =
+            grants.is_empty() && world.more_claimable(&lanes, &self.capabilities.tokens);
         Ok((Claimed { grants, look_again }, change))
     }
 }
@@ -171,10 +178,7 @@ fn attempt_timer(row: &ExecutionRow, now: TimestampMs) -> Option<TimerRow> {
 }
 
 fn flow_has_ended(world: &World, row: &ExecutionRow) -> bool {
-    row.flow_id.is_some_and(|id| {
-        let key = FlowKey { partition: row.key.partition, id };
-        world.flows.get(&key).is_some_and(|flow| flow.state.is_finished())
-    })
+    world.flow_of(row).is_some_and(|flow| flow.state.is_finished())
 }
 
 /// Takes a member of an ended flow out of the claim index, so that it stands in nobody's way.

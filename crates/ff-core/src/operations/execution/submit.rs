@@ -1,8 +1,10 @@
 //! Accepting work: one item or thousands, each with its own outcome.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+use uuid::Uuid;
 
 use crate::contracts::{EventType, SubmitOutcome};
 use crate::engine_error::{ConflictKind, EngineError};
@@ -12,7 +14,7 @@ use crate::rows::{
 };
 use crate::state::{BlockingReason, EligibilityState, PublicState};
 use crate::store::{Change, Needs, World, Write};
-use crate::types::TimestampMs;
+use crate::types::{ExecutionKey, TimestampMs};
 
 /// A submission that has been checked, as the row it would become.
 #[derive(Debug)]
@@ -72,8 +74,8 @@ impl Operation for Submit {
 #[derive(Default)]
 pub(super) struct Accepted {
     lanes: HashSet<Arc<str>>,
-    ids: std::collections::HashMap<crate::types::ExecutionKey, Arc<str>>,
-    keys: std::collections::HashMap<IdempotencyKey, IdempotencyRow>,
+    ids: HashMap<Uuid, (ExecutionKey, Arc<str>)>,
+    keys: HashMap<IdempotencyKey, IdempotencyRow>,
 }
 
 pub(super) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
@@ -105,9 +107,13 @@ pub(super) fn accept(
             };
         }
     }
-    let stored = world.executions.get(&item.row.key).map(|row| row.namespace.clone());
-    if let Some(owner) = accepted.ids.get(&item.row.key).cloned().or(stored) {
-        return if owner == item.row.namespace {
+    let stored = world.executions.get(&item.row.key).map(|row| (row.key, row.namespace.clone()));
+    let owner = accepted.ids.get(&item.row.key.id).cloned().or(stored);
+    if world.taken_elsewhere.contains(&item.row.key.id) {
+        return SubmitOutcome::Refused(EngineError::Conflict(ConflictKind::ExecutionIdReused));
+    }
+    if let Some(owner) = owner {
+        return if owner == (item.row.key, item.row.namespace.clone()) {
             SubmitOutcome::Duplicate { execution_id: item.row.key.execution_id() }
         } else {
             SubmitOutcome::Refused(EngineError::Conflict(ConflictKind::ExecutionIdReused))
@@ -122,7 +128,7 @@ pub(super) fn accept(
         change.lanes.push(Write::Insert(LaneRow::active(row.lane.clone())));
     }
     if !item.fresh_id {
-        accepted.ids.insert(row.key, row.namespace.clone());
+        accepted.ids.insert(row.key.id, (row.key, row.namespace.clone()));
     }
     let public_state = row.public_state;
     let execution_id = row.key.execution_id();

@@ -58,7 +58,7 @@ impl Operation for Retain {
             if let Some(purge) = self.purge(world, &mut change, event)
                 && purged.insert(purge)
             {
-                change.purges.push(purge);
+                change.executions.push(Write::Delete(purge));
             }
         }
         change.log_floor = world.retired_events.last().map(|event| (event.shard, event.seq + 1));

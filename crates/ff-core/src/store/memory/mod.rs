@@ -331,6 +331,11 @@ impl Tables {
                 self.ready.insert(ready_key(row));
             }
         }
+        for write in &change.executions {
+            if let Write::Delete(key) = write {
+                self.purge(key);
+            }
+        }
         write(&mut self.executions, &change.executions)?;
         write(&mut self.attempts, &change.attempts)?;
         write(&mut self.flows, &change.flows)?;
@@ -353,9 +358,6 @@ impl Tables {
             self.log_head += 1;
             let seq = self.log_head;
             self.events.insert(seq, EventRow { seq, ..event.clone() });
-        }
-        for key in &change.purges {
-            self.purge(key);
         }
         if let Some((_, floor)) = change.log_floor {
             self.log_floor = self.log_floor.max(floor);
