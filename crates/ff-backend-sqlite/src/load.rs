@@ -34,6 +34,8 @@ pub(crate) struct Loader<'c> {
     pub statements: &'c Statements,
     pub held: &'c Held,
     pub log_floor: i64,
+    /// The last try met rows that should not be there.
+    pub careful: bool,
 }
 
 impl Loader<'_> {
@@ -321,7 +323,9 @@ impl Loader<'_> {
         limit: usize,
         found: &mut Vec<(i64, ExecutionKey)>,
     ) -> Result<(), StoreError> {
-        let mut statement = self.prepare(&self.statements.claim)?;
+        let sql = &self.statements;
+        let sql = if self.careful { &sql.claim_carefully } else { &sql.claim };
+        let mut statement = self.prepare(sql)?;
         // A few more than asked for, in case some cannot be read.
         let wanted = limit;
         let limit = i64::try_from(limit + UNREADABLE).unwrap_or(i64::MAX);

@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     writing: cells::Statements,
     log: Log,
     held: Held,
+    /// The last transaction met rows that should not be there: the next one looks twice.
+    careful: bool,
     /// Set once the disk has refused a flush: what is in its cache can no longer be trusted.
     broken: Option<String>,
 }
@@ -68,6 +70,7 @@ impl Connection {
             writing: cells::Statements::default(),
             log,
             held: Held::default(),
+            careful: false,
             broken: None,
         })
     }
@@ -113,6 +116,7 @@ impl Connection {
             statements: &self.reading,
             held: &self.held,
             log_floor: self.log.floor,
+            careful: self.careful,
         };
         let world = loader.load(&batch.needs(), now)?;
         let change = batch.decide(world, bells);
@@ -150,6 +154,7 @@ impl Connection {
             self.commit()?;
             Ok(done)
         });
+        self.careful = matches!(done, Err(StoreError::Conflict(_)));
         if done.is_err() {
             self.log = log;
             self.held.forget();

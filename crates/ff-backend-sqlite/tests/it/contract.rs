@@ -372,3 +372,14 @@ async fn a_row_that_cannot_be_read_stops_nobody_else() {
     assert_ne!(handle.execution_id().uuid(), broken);
     backend.complete(&handle, None).await.expect("complete");
 }
+
+#[tokio::test]
+async fn an_attempt_that_was_put_there_by_hand_is_taken_over() {
+    let backend = backend().await;
+    let (_, uuid) = create_runnable(&backend).await;
+    let sql = "INSERT INTO ff_attempt (partition_key, execution_id, attempt_index, lease_epoch, \
+               outcome) VALUES (0, ?1, 0, 7, 'retry')";
+    sqlx::query(sql).bind(uuid).execute(backend.pool_for_test()).await.unwrap();
+    let handle = claim(&backend).await;
+    assert_eq!((handle.attempt_index(), handle.lease_epoch()), (0, LeaseEpoch(8)));
+}
