@@ -34,26 +34,41 @@ pub struct EventRow {
 }
 
 impl EventRow {
-    /// An event about an execution as it stands after the transition.
-    pub fn about(row: &ExecutionRow, event_type: EventType, at: TimestampMs) -> Self {
+    /// An event that is about no execution.
+    pub fn bare(event_type: EventType, namespace: Arc<str>, at: TimestampMs) -> Self {
         Self {
             shard: 0,
             seq: 0,
             at,
             event_type,
-            namespace: row.namespace.clone(),
+            namespace,
+            lane: None,
+            kind: None,
+            execution: None,
+            flow_id: None,
+            from: None,
+            to: None,
+            version: 0,
+            attempt_index: 0,
+            lease_epoch: 0,
+            lease_ended: false,
+            by: None,
+            details: None,
+        }
+    }
+
+    /// An event about an execution as it stands after the transition.
+    pub fn about(row: &ExecutionRow, event_type: EventType, at: TimestampMs) -> Self {
+        Self {
             lane: Some(row.lane.clone()),
             kind: Some(row.kind.clone()),
             execution: Some(row.key),
             flow_id: row.flow_id,
-            from: None,
             to: Some(row.public_state),
             version: row.version,
             attempt_index: row.attempt_index,
             lease_epoch: row.lease_epoch,
-            lease_ended: false,
-            by: None,
-            details: None,
+            ..Self::bare(event_type, row.namespace.clone(), at)
         }
     }
 

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::{Change, ClaimScan, Table, Write};
 use crate::capability;
+use crate::engine_error::EngineError;
 use crate::rows::{
     AttemptKey, AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow,
     FlowKey, FlowRow, IdempotencyRow, LaneRow, TimerRow,
@@ -60,6 +61,11 @@ impl World {
 
     pub fn execution(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
         self.executions.get(&key).filter(|row| self.in_scope(&row.namespace))
+    }
+
+    /// The execution, or the refusal that there is none.
+    pub fn existing(&self, key: ExecutionKey) -> Result<&ExecutionRow, EngineError> {
+        self.execution(key).ok_or(EngineError::NotFound { entity: "execution" })
     }
 
     pub fn flow(&self, key: FlowKey) -> Option<&FlowRow> {

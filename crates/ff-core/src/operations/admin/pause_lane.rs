@@ -78,23 +78,6 @@ impl Operation for ResumeLane {
 }
 
 fn lane_event(lane: &Arc<str>, event_type: EventType, at: TimestampMs, by: &Arc<str>) -> EventRow {
-    EventRow {
-        shard: 0,
-        seq: 0,
-        at,
-        event_type,
-        namespace: "".into(),
-        lane: Some(lane.clone()),
-        kind: None,
-        execution: None,
-        flow_id: None,
-        from: None,
-        to: None,
-        version: 0,
-        attempt_index: 0,
-        lease_epoch: 0,
-        lease_ended: false,
-        by: Some(by.clone()).filter(|by| !by.is_empty()),
-        details: None,
-    }
+    let by = Some(by.clone()).filter(|by| !by.is_empty());
+    EventRow { lane: Some(lane.clone()), ..EventRow::bare(event_type, "".into(), at).by(by) }
 }

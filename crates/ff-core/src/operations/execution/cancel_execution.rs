@@ -30,9 +30,7 @@ impl Operation for CancelExecution {
             execution_id: args.execution_id.clone(),
             public_state: PublicState::Cancelled,
         };
-        let row = world
-            .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let row = world.existing(args.execution_id.key())?;
         if row.is_finished() {
             if row.public_state == PublicState::Cancelled {
                 return Ok((reply, change));

@@ -27,9 +27,7 @@ impl Operation for ChangePriority {
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let args = &self.args;
         let mut change = Change::default();
-        let row = world
-            .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let row = world.existing(args.execution_id.key())?;
         let waiting = row.phase == LifecyclePhase::Runnable
             && row.eligibility == EligibilityState::EligibleNow;
         if !waiting {

@@ -22,7 +22,7 @@ pub(super) fn needs(needs: &mut Needs, handle: &Handle) {
 /// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
 /// the store's clock.
 pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
-    let row = world.execution(handle.key()).ok_or(EngineError::NotFound { entity: "execution" })?;
+    let row = world.existing(handle.key())?;
     if mutants::active(Mutant::CancelNotFinal) && row.phase == LifecyclePhase::Cancelled {
         let attempt = world.attempt(row.key, handle.attempt_index());
         return attempt

@@ -32,9 +32,7 @@ impl Operation for ReplayExecution {
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let args = &self.args;
         let mut change = Change::default();
-        let row = world
-            .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let row = world.existing(args.execution_id.key())?;
         if row.phase != LifecyclePhase::Terminal {
             return Err(EngineError::State(StateKind::ExecutionNotTerminal));
         }

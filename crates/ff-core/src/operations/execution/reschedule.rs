@@ -25,9 +25,7 @@ impl Operation for Reschedule {
 
     fn decide(&self, world: &World) -> Result<(PublicState, Change), EngineError> {
         let mut change = Change::default();
-        let row = world
-            .execution(self.args.execution_id.key())
-            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let row = world.existing(self.args.execution_id.key())?;
         let waiting = matches!(row.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
             && matches!(
                 row.eligibility,

@@ -26,9 +26,7 @@ impl Operation for RevokeLease {
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let args = &self.args;
         let mut change = Change::default();
-        let row = world
-            .execution(args.execution_id.key())
-            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let row = world.existing(args.execution_id.key())?;
         let satisfied =
             |reason: &str| RevokeLeaseResult::AlreadySatisfied { reason: reason.into() };
         let Some(attempt) = world.current_attempt(row).filter(|attempt| attempt.is_leased()) else {

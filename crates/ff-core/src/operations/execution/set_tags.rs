@@ -23,9 +23,7 @@ impl Operation for SetTags {
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
         let mut change = Change::default();
-        let row = world
-            .execution(self.args.execution_id.key())
-            .ok_or(EngineError::NotFound { entity: "execution" })?;
+        let row = world.existing(self.args.execution_id.key())?;
         let mut tags = row.tags();
         for (key, value) in &self.args.tags {
             match value {

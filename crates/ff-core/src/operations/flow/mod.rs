@@ -8,8 +8,6 @@ pub use ack_cancel_member::AckCancelMember;
 pub use cancel_flow::CancelFlow;
 pub use cancel_flow_header::CancelFlowHeaderOp;
 
-use std::sync::Arc;
-
 use serde_json::json;
 
 use crate::contracts::EventType;
@@ -41,23 +39,7 @@ fn cancel_header(
         "reason": reason,
         "member_count": members,
     });
-    change.events.push(EventRow {
-        shard: 0,
-        seq: 0,
-        at: now,
-        event_type: EventType::FlowCancelRequested,
-        namespace: Arc::clone(&flow.namespace),
-        lane: None,
-        kind: None,
-        execution: None,
-        flow_id: Some(flow.key.id),
-        from: None,
-        to: None,
-        version: 0,
-        attempt_index: 0,
-        lease_epoch: 0,
-        lease_ended: false,
-        by: None,
-        details: Some(details.to_string().into()),
-    });
+    let namespace = flow.namespace.clone();
+    let event = EventRow::bare(EventType::FlowCancelRequested, namespace, now).details(&details);
+    change.events.push(EventRow { flow_id: Some(flow.key.id), ..event });
 }
