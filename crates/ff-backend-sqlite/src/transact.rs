@@ -21,10 +21,10 @@ use crate::load::{LastEvents, Loader};
 use crate::write::{Log, Writing};
 use crate::{SqliteError, SqliteStore, cells, migrate, statements};
 
-/// Pages in the write-ahead log before they are folded back into the file (64 MiB).
-const CHECKPOINT_PAGES: u32 = 16 * 1024;
+/// Pages in the write-ahead log before they are folded back into the file (32 MiB).
+const CHECKPOINT_PAGES: u32 = 8 * 1024;
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
-const LOG_BYTES: u32 = 128 * 1024 * 1024;
+const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Each commit walks over the whole cache, so a larger one is not a faster one.
 const CACHE_KIB: u32 = 16 * 1024;
 /// The extended result code of a flush that the disk refused.

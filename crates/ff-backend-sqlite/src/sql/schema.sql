@@ -49,7 +49,7 @@ CREATE TABLE ff_exec_core (
     last_event            INTEGER NOT NULL DEFAULT 0,
     raw_fields            TEXT    NOT NULL DEFAULT '{}',
     PRIMARY KEY (execution_id, partition_key)
-) WITHOUT ROWID;
+);
 
 -- Serves claims in their exact order. Its predicate is what `ExecutionRow::is_claimable` says, its
 -- rank what `ExecutionRow::rank` says.

@@ -13,9 +13,9 @@ const TRIES: u32 = 3;
 
 /// Callers that were answered together come back together: a writer with a thread of its own
 /// waits for them while they keep coming, at most this long and far shorter than a flush.
-const GATHER_AT_MOST: Duration = Duration::from_micros(400);
+const GATHER_AT_MOST: Duration = Duration::from_micros(250);
 /// No caller came for this long: whoever is not here is busy elsewhere.
-const GATHER_QUIET: Duration = Duration::from_micros(60);
+const GATHER_QUIET: Duration = Duration::from_micros(25);
 
 /// A thread that sleeps needs longer to wake up than most callers need to come back, so a writer
 /// looks around for this long before it lies down.
@@ -54,8 +54,7 @@ pub async fn pump(
         }
         // A lone caller never waits: only after a batch of several are there others to expect.
         if own_thread && last > 1 {
-            let expected = (last + received).min(max_batch);
-            gather(&mut queue, &mut waiting, expected);
+            gather(&mut queue, &mut waiting, last.min(max_batch));
         }
         last = waiting.len();
         run_all(&*store, &mut waiting, max_batch).await;
@@ -73,7 +72,7 @@ fn stay_awake(queue: &Queue) {
     }
 }
 
-/// Waits for those who were answered last beside those who are here already.
+/// Waits until as many have come as were answered last.
 fn gather(queue: &mut Queue, waiting: &mut Vec<Job>, expected: usize) {
     let started = Instant::now();
     let mut heard = started;
