@@ -4,10 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use ff_core::contracts::{Submission, SubmitOutcome};
-use ff_core::engine::{Engine, prepare_submission};
+use ff_core::engine::{Engine, prepare_submit};
 use ff_core::engine_error::{EngineError, StoreError};
-use ff_core::limits;
-use ff_core::operations::execution::Submit;
 use ff_core::store::{Batch, Bells, Change, Job, Store};
 use ff_core::types::TimestampMs;
 use rusqlite::{Connection as Sqlite, DatabaseName, ErrorCode, OpenFlags, OptionalExtension};
@@ -223,34 +221,41 @@ where
     let connection = guard.as_mut().ok_or_else(|| refuse(StoreError::Closed))?;
     let (reply, mut answer) = oneshot::channel();
     let now = store.now();
+    let mut refused = None;
+    let mut too_many = |error: EngineError| {
+        let why = error.to_string();
+        refused = Some(error);
+        StoreError::Failed(why)
+    };
     let done = connection.in_transaction(|connection| {
         let worked = work(&connection.sqlite);
         let (value, items) = worked.map_err(|error| StoreError::Failed(error.to_string()))?;
         // The closure may have touched any row.
         connection.held.forget();
-        if items.len() > limits::SUBMIT_BATCH {
-            let most = limits::SUBMIT_BATCH;
-            let why = format!("{} submissions; allowed are up to {most}", items.len());
-            return Err(StoreError::Failed(why));
-        }
         if connection.sqlite.is_autocommit() {
             let ended = "the closure ended the writer's transaction".to_owned();
             return Err(StoreError::Failed(ended));
         }
-        let limits = &engine.config().limits;
-        let prepare = |item| {
-            prepare_submission(item, limits, None, 0)
-                .map_err(|error| std::sync::Mutex::new(Some(error)))
+        // Work without submissions is fine: then the closure only uses the writer's transaction.
+        let jobs = match items.is_empty() {
+            true => vec![],
+            false => {
+                let submit = prepare_submit(items, &engine.config().limits, None, |_| 0);
+                vec![Job::new(submit.map_err(&mut too_many)?, None, reply)]
+            }
         };
-        let items = items.into_iter().map(prepare).collect();
-        let mut batch = Batch::new(vec![Job::new(Submit { items }, None, reply)]);
+        let mut batch = Batch::new(jobs);
         // No waiting claim is taken along: it must not share the fate of the caller's own work.
         let change = connection.decide_and_write(&mut batch, now, &Bells::default())?;
         Ok((value, batch, change))
     });
-    let (value, batch, change) = done.map_err(refuse)?;
+    let done = done.map_err(|error| refused.unwrap_or_else(|| refuse(error)));
+    let (value, batch, change) = done?;
     drop(guard);
     store.bells.ring(&change);
+    if batch.is_empty() {
+        return Ok((value, Vec::new()));
+    }
     batch.answer();
     let outcomes = answer.try_recv().map_err(|_| refuse(StoreError::Closed))??;
     Ok((value, outcomes))

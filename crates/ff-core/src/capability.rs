@@ -19,12 +19,6 @@ pub fn satisfied(class: &str, offered: &[String]) -> bool {
     class.is_empty() || class.split(',').all(|token| offered.iter().any(|have| have == token))
 }
 
-/// The tokens of the class that are not offered.
-pub fn missing(class: &str, offered: &[String]) -> Vec<String> {
-    let wanted = class.split(',').filter(|token| !token.is_empty());
-    wanted.filter(|token| !offered.iter().any(|have| have == token)).map(str::to_owned).collect()
-}
-
 pub fn check(tokens: &[&str]) -> Result<(), EngineError> {
     let refuse =
         |detail: String| Err(EngineError::validation(ValidationKind::InvalidCapabilities, detail));
@@ -57,7 +51,6 @@ mod tests {
         assert!(satisfied("", &offered(&[])));
         assert!(satisfied("gpu", &offered(&["ssd", "gpu"])));
         assert!(!satisfied("gpu,ssd", &offered(&["gpu"])));
-        assert_eq!(missing("gpu,ssd", &offered(&["gpu"])), ["ssd"]);
     }
 
     #[test]

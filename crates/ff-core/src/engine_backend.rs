@@ -18,15 +18,15 @@ use crate::contracts::{
     RevokeLeaseResult, SetTagsArgs, Submission, SubmitOutcome,
 };
 use crate::engine::{
-    Engine, StartAt, Subscription, check_bytes, check_duration, check_tag_key, check_text,
-    prepare_create, prepare_submission,
+    Engine, StartAt, Subscription, check_bytes, check_count, check_duration, check_tag_key,
+    check_text, prepare_create, prepare_submit,
 };
 use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::admin::{PauseLane, ResumeLane};
 use crate::operations::execution::{
     CancelExecution, CancelHeld, ChangePriority, Claim, Complete, Delay, Fail, Grant, Progress,
-    Renew, ReplayExecution, Reschedule, RevokeLease, SetTags, Submit,
+    Renew, ReplayExecution, Reschedule, RevokeLease, SetTags,
 };
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
 use crate::rows::{Blob, ExecutionRow, FlowKey};
@@ -59,14 +59,9 @@ pub trait EngineBackend: Send + Sync + 'static {
     /// Accepts up to 10,000 pieces of work in one transaction, each with its own outcome.
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
         let engine = self.engine();
-        check_count("submissions", items.len(), limits::SUBMIT_BATCH)?;
-        let prepare = |item: Submission| {
-            let partition = engine.store().solo_partition(&item.lane_id);
-            prepare_submission(item, &engine.config().limits, self.scope(), partition)
-                .map_err(|error| std::sync::Mutex::new(Some(error)))
-        };
-        let items = items.into_iter().map(prepare).collect();
-        engine.run(self.scope(), Submit { items }).await
+        let partition = |lane: &LaneId| engine.store().solo_partition(lane);
+        let submit = prepare_submit(items, &engine.config().limits, self.scope(), partition)?;
+        engine.run(self.scope(), submit).await
     }
 
     // Working.
@@ -376,13 +371,6 @@ impl<B: EngineBackend + ?Sized> EngineBackend for Namespaced<B> {
     fn scope(&self) -> Option<&Namespace> {
         Some(&self.namespace)
     }
-}
-
-fn check_count(what: &str, count: usize, max: usize) -> Result<(), EngineError> {
-    if (1..=max).contains(&count) {
-        return Ok(());
-    }
-    Err(EngineError::invalid(format!("{count} {what}; allowed are 1 to {max}")))
 }
 
 /// Lanes are shared by all namespaces, so none of them may stop one for the others.

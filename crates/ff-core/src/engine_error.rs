@@ -49,7 +49,6 @@ kinds!(
         CursorFromOtherHistory = "cursor_from_other_history", Terminal;
         CursorBelowRetention = "cursor_below_retention", Terminal;
         Corruption = "corruption", Terminal;
-        HandleFromOtherBackend = "handle_from_other_backend", Terminal;
     }
 );
 

@@ -9,8 +9,8 @@ mod sweeper;
 
 pub use batcher::{Pumping, pump};
 pub use cursor::Cursor;
-pub(crate) use prepare::{check_bytes, check_duration, check_tag_key, check_text};
-pub use prepare::{prepare_create, prepare_submission};
+pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
+pub use prepare::{prepare_create, prepare_submission, prepare_submit};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;

@@ -11,13 +11,31 @@ use crate::capability;
 use crate::contracts::{CreateExecutionArgs, Idempotency, IdempotencyScope, Submission};
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::limits::{self, Limits};
-use crate::operations::execution::{CreateExecution, PreparedSubmission};
+use crate::operations::execution::{CreateExecution, PreparedSubmission, Refusal, Submit};
 use crate::policy::{Backoff, DEFAULT_IDEMPOTENCY_TTL_MS, ExecutionPolicy};
 use crate::rows::{Blob, ExecutionRow};
 use crate::state::{
     AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState, PublicState,
 };
-use crate::types::{ExecutionKey, Namespace, TimestampMs};
+use crate::types::{ExecutionKey, LaneId, Namespace, TimestampMs};
+
+/// Submissions as an operation; an item that breaks a rule keeps its place as a refusal.
+pub fn prepare_submit(
+    items: Vec<Submission>,
+    limits: &Limits,
+    scope: Option<&Namespace>,
+    partition: impl Fn(&LaneId) -> u16,
+) -> Result<Submit, EngineError> {
+    check_count("submissions", items.len(), limits::SUBMIT_BATCH)?;
+    let prepare = |item: Submission| {
+        let partition = partition(&item.lane_id);
+        prepare_submission(item, limits, scope, partition).map_err(|error| match error {
+            EngineError::Validation { kind, detail } => Refusal { kind, detail },
+            other => Refusal { kind: ValidationKind::InvalidInput, detail: other.to_string() },
+        })
+    };
+    Ok(Submit { items: items.into_iter().map(prepare).collect() })
+}
 
 /// A submission as the row it will become. `partition` is where an engine-made identity lives.
 pub fn prepare_submission(
@@ -182,6 +200,13 @@ pub(crate) fn check_text(
         return Err(EngineError::invalid(format!("{what} contains a NUL character")));
     }
     Ok(())
+}
+
+pub(crate) fn check_count(what: &str, count: usize, max: usize) -> Result<(), EngineError> {
+    if (1..=max).contains(&count) {
+        return Ok(());
+    }
+    Err(EngineError::invalid(format!("{count} {what}; allowed are 1 to {max}")))
 }
 
 pub(crate) fn check_bytes(what: &str, len: usize, limits: &Limits) -> Result<(), EngineError> {

@@ -30,19 +30,3 @@ pub struct Change {
     /// Subscriptions cannot start below this place in the log any more.
     pub log_floor: Option<(u16, u64)>,
 }
-
-impl Change {
-    pub fn is_empty(&self) -> bool {
-        self.executions.is_empty()
-            && self.attempts.is_empty()
-            && self.flows.is_empty()
-            && self.edge_groups.is_empty()
-            && self.backlogs.is_empty()
-            && self.backlog_members.is_empty()
-            && self.lanes.is_empty()
-            && self.timers.is_empty()
-            && self.idempotency.is_empty()
-            && self.events.is_empty()
-            && self.log_floor.is_none()
-    }
-}

@@ -50,11 +50,6 @@ impl<R: Row> Table<R> {
         self.slots.values().filter_map(|slot| slot.row.as_ref())
     }
 
-    /// Rows that this batch has written so far.
-    pub fn changed_rows(&self) -> impl Iterator<Item = &R> {
-        self.changed.iter().filter_map(|key| self.get(key))
-    }
-
     pub(super) fn apply(&mut self, write: Write<R>) {
         let (key, row) = match write {
             Write::Insert(row) => {

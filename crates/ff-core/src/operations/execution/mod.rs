@@ -34,7 +34,7 @@ pub use replay_execution::ReplayExecution;
 pub use reschedule::Reschedule;
 pub use revoke_lease::RevokeLease;
 pub use set_tags::SetTags;
-pub use submit::{PreparedSubmission, Submit};
+pub use submit::{PreparedSubmission, Refusal, Submit};
 
 use crate::contracts::EventType;
 use crate::rows::{EventRow, ExecutionRow};

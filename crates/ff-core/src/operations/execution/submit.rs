@@ -7,7 +7,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::contracts::{EventType, SubmitOutcome};
-use crate::engine_error::{ConflictKind, EngineError};
+use crate::engine_error::{ConflictKind, EngineError, ValidationKind};
 use crate::operations::Operation;
 use crate::rows::{
     EventRow, ExecutionRow, IdempotencyKey, IdempotencyRow, LaneRow, TimerKind, TimerRow,
@@ -29,10 +29,17 @@ pub struct PreparedSubmission {
     pub deadline: Option<Duration>,
 }
 
+/// Why an item was refused before it got here; told again if the batch is decided again.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub kind: ValidationKind,
+    pub detail: String,
+}
+
 #[derive(Debug)]
 pub struct Submit {
     /// An item that was refused before it got here keeps its place.
-    pub items: Vec<Result<PreparedSubmission, std::sync::Mutex<Option<EngineError>>>>,
+    pub items: Vec<Result<PreparedSubmission, Refusal>>,
 }
 
 impl Operation for Submit {
@@ -59,10 +66,8 @@ impl Operation for Submit {
                 let deadline = item.deadline.map(|deadline| world.now.after(deadline));
                 accept(world, &mut change, &mut accepted, item, until, deadline)
             }
-            Err(refused) => {
-                let error = refused.lock().ok().and_then(|mut error| error.take());
-                let again = || EngineError::invalid("the item was refused before");
-                SubmitOutcome::Refused(error.unwrap_or_else(again))
+            Err(Refusal { kind, detail }) => {
+                SubmitOutcome::Refused(EngineError::validation(*kind, detail.clone()))
             }
         });
         let outcomes = outcomes.collect();
