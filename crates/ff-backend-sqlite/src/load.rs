@@ -70,6 +70,9 @@ impl Loader<'_> {
         if needs.due_timers > 0 {
             self.due_timers(&mut world, needs.due_timers, now)?;
         }
+        if needs.unannounced > 0 {
+            self.unannounced(&mut world, needs.unannounced)?;
+        }
         if let Some(scan) = needs.retention {
             self.retired(&mut world, scan, now)?;
         }
@@ -383,6 +386,23 @@ impl Loader<'_> {
             }
             world.timers.load(timer.clone());
             world.due_timers.push(timer);
+        }
+        Ok(())
+    }
+
+    fn unannounced(&mut self, world: &mut World, limit: usize) -> Result<(), StoreError> {
+        let sql = "SELECT execution_id, home_partition FROM ff_exec_core \
+                   INDEXED BY ff_exec_unannounced WHERE version = 0 LIMIT ?1";
+        let read = |row: &Row<'_>| Ok(ExecutionKey { partition: row.get(1)?, id: row.get(0)? });
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let keys = self.rows(sql, params![limit], read)?;
+        self.executions(world, &keys)?;
+        for key in keys {
+            let lane = world.executions.get(&key).map(|row| row.lane.clone());
+            if let Some(lane) = lane {
+                self.lane(world, &lane)?;
+                world.unannounced.push(key);
+            }
         }
         Ok(())
     }

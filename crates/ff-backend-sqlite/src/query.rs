@@ -253,7 +253,7 @@ impl Reads<'_> {
         now: TimestampMs,
     ) -> Result<Option<TimestampMs>, StoreError> {
         let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
-                   e.seq, e.at_ms FROM (SELECT 1) LEFT JOIN (SELECT seq, at_ms FROM ff_event \
+                   e.seq, e.at_ms, EXISTS (SELECT 1 FROM ff_exec_core WHERE version = 0) FROM (SELECT 1) LEFT JOIN (SELECT seq, at_ms FROM ff_event \
                    WHERE seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor') \
                    ORDER BY seq LIMIT 1) AS e";
         let found = sqlx::query(sql).fetch_one(self.pool).await.map_err(|e| read_error(&e))?;
@@ -269,7 +269,8 @@ impl Reads<'_> {
             }
             _ => None,
         };
-        Ok(timer.into_iter().chain(retired).min())
+        let unannounced = (found.int(3)? == Some(1)).then_some(now);
+        Ok(timer.into_iter().chain(retired).chain(unannounced).min())
     }
 
     /// The last place in the log before the newest `keep` endings.

@@ -5,10 +5,10 @@
 
 #![forbid(unsafe_code)]
 
-mod floor;
 mod measure;
 mod report;
 mod sqlite;
+mod sqlite_floor;
 mod workload;
 
 use std::path::{Path, PathBuf};

@@ -1,9 +1,14 @@
-//! Numbers: rates, percentiles, medians and resident memory.
+//! Numbers: rates, percentiles, medians, resident memory and what the disk alone can do.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use anyhow::Result;
 
 /// So many things since then, per second.
 pub(crate) fn per_second(count: usize, since: Instant) -> f64 {
@@ -25,6 +30,22 @@ pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
 
 pub(crate) fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
+}
+
+/// How often a second the disk accepts 4 KiB more and says that they are safe.
+pub(crate) fn fdatasync_rate(folder: &Path, time: Duration) -> Result<f64> {
+    let path = folder.join("flush");
+    let mut file = File::create(&path)?;
+    let block = [7; 4096];
+    let (start, mut count) = (Instant::now(), 0);
+    while start.elapsed() < time {
+        file.write_all(&block)?;
+        file.sync_data()?;
+        count += 1;
+    }
+    let rate = per_second(count, start);
+    std::fs::remove_file(path)?;
+    Ok(rate)
 }
 
 /// Watches the resident memory of this process until it is stopped.

@@ -1,18 +1,21 @@
-//! The run: floors and workloads by turns, so that a noisy neighbour slows both.
+//! The run over SQLite: floors and workloads by turns, so that a noisy neighbour slows both.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use async_trait::async_trait;
+use ff_backend_sqlite::SqliteBackend;
 use tokio::runtime::Runtime;
 
-use crate::floor::{Floor, Settings, fdatasync_rate};
-use crate::measure::{MemoryWatch, median, percentile};
+use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
 use crate::report::{Bar, Line, Report, Unit};
-use crate::workload::{BATCH, Bed, Crew, Latencies, PAYLOAD_BYTES, Probe, Work};
+use crate::sqlite_floor::{Floor, Settings};
+use crate::workload::{
+    BATCH, Backend, Bed, Latencies, MANY, PAYLOAD_BYTES, Probe, SIXTEEN, Work, thousands,
+};
 
-const SIXTEEN: Crew = Crew { workers: 1, slots: 16 };
-const MANY: Crew = Crew { workers: 16, slots: 16 };
 /// With so many waiting, a lane counts as short.
 const SHORT: usize = 10_000;
 const MEMORY_MB: f64 = 300.0;
@@ -73,6 +76,18 @@ struct Run {
     began: Instant,
 }
 
+#[async_trait]
+impl Backend for SqliteBackend {
+    async fn close(&self) {
+        self.close().await;
+    }
+}
+
+async fn open(path: &Path) -> Result<Arc<SqliteBackend>> {
+    let path = path.to_str().context("the folder's name is not UTF-8")?;
+    Ok(SqliteBackend::new(path).await?)
+}
+
 /// Everything, as a report.
 pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
     let scale = if quick { &QUICK } else { &FULL };
@@ -84,9 +99,10 @@ pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
     let payload: Vec<u8> =
         std::iter::repeat_with(|| fastrand::u8(..)).take(PAYLOAD_BYTES).collect();
     let settings = runtime.block_on(async {
-        let bed = Bed::open(&folder.path().join("settings.db"), &payload).await?;
-        let settings = bed.settings().await?;
-        bed.close().await;
+        let backend = open(&folder.path().join("settings.db")).await?;
+        let read = |connection: &_| Ok((Settings::read(connection)?, Vec::new()));
+        let (settings, _) = backend.submit_with(read).await?;
+        backend.close().await;
         anyhow::Ok(settings)
     })?;
     let mut run = Run {
@@ -127,7 +143,7 @@ impl Run {
 
     fn bed(&self, name: &str) -> Result<Bed> {
         let path = self.folder.join(format!("{name}.db"));
-        self.runtime.block_on(Bed::open(&path, &self.payload))
+        Ok(Bed::new(self.runtime.block_on(open(&path))?, &self.payload))
     }
 
     fn floor(&self, name: &str) -> Result<Floor> {
@@ -342,12 +358,5 @@ impl Run {
             title += "\nquick: 100,000 waiting executions instead of 1,000,000";
         }
         Report { title, lines: self.lines }
-    }
-}
-
-fn thousands(count: usize) -> String {
-    match count {
-        1_000_000.. => format!("{},000,000", count / 1_000_000),
-        _ => format!("{},000", count / 1000),
     }
 }

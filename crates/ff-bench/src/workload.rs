@@ -1,14 +1,13 @@
 //! What is asked of the engine, through the same calls that a user makes.
 
 use std::future::poll_fn;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use ff_backend_sqlite::SqliteBackend;
+use async_trait::async_trait;
 use ff_core::backend::{CapabilitySet, Handle};
 use ff_core::contracts::{ClaimArgs, ClaimedExecution, Submission, SubmitOutcome};
 use ff_core::engine_backend::EngineBackend;
@@ -16,7 +15,6 @@ use ff_core::types::{LaneId, WorkerId, WorkerInstanceId};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::floor::Settings;
 use crate::measure::{micros, per_second};
 
 pub(crate) const PAYLOAD_BYTES: usize = 256;
@@ -25,10 +23,16 @@ pub(crate) const BATCH: usize = 1000;
 const LANE: &str = "bench";
 const LEASE_MS: u32 = 10 * 60 * 1000;
 
-/// An engine on a file of its own.
+/// What a store offers besides the engine's calls.
+#[async_trait]
+pub(crate) trait Backend: EngineBackend {
+    async fn close(&self);
+}
+
+/// An engine on a database of its own.
 #[derive(Clone)]
 pub(crate) struct Bed {
-    backend: Arc<SqliteBackend>,
+    backend: Arc<dyn Backend>,
     payload: Arc<[u8]>,
 }
 
@@ -38,6 +42,9 @@ pub(crate) struct Crew {
     pub workers: usize,
     pub slots: usize,
 }
+
+pub(crate) const SIXTEEN: Crew = Crew { workers: 1, slots: 16 };
+pub(crate) const MANY: Crew = Crew { workers: 16, slots: 16 };
 
 /// What a crew is to do.
 #[derive(Clone, Copy)]
@@ -57,15 +64,8 @@ pub(crate) struct Drained {
 }
 
 impl Bed {
-    pub(crate) async fn open(path: &Path, payload: &[u8]) -> Result<Self> {
-        let path = path.to_str().context("the folder's name is not UTF-8")?;
-        Ok(Self { backend: SqliteBackend::new(path).await?, payload: payload.into() })
-    }
-
-    /// The settings of the connection that writes.
-    pub(crate) async fn settings(&self) -> Result<Settings> {
-        let read = |connection: &_| Ok((Settings::read(connection)?, Vec::new()));
-        Ok(self.backend.submit_with(read).await?.0)
+    pub(crate) fn new(backend: Arc<dyn Backend>, payload: &[u8]) -> Self {
+        Self { backend, payload: payload.into() }
     }
 
     pub(crate) async fn close(self) {
@@ -297,5 +297,12 @@ impl Probe {
         let before = Instant::now();
         self.bed.backend.complete(&handle, None).await?;
         Ok(Latencies { submit, start, complete: micros(before.elapsed()) })
+    }
+}
+
+pub(crate) fn thousands(count: usize) -> String {
+    match count {
+        1_000_000.. => format!("{},000,000", count / 1_000_000),
+        _ => format!("{},000", count / 1000),
     }
 }

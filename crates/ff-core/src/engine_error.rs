@@ -190,6 +190,9 @@ pub enum StoreError {
     /// Nothing was written.
     #[error("{0}")]
     Failed(String),
+    /// The store cannot be reached, or has no room for a caller; nothing was written.
+    #[error("{0}")]
+    Unavailable(String),
     /// The commit was sent and its answer never came.
     #[error("{0}")]
     Unknown(String),

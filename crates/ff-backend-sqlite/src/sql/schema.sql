@@ -61,6 +61,9 @@ CREATE INDEX ff_exec_created ON ff_exec_core (created_at_ms, execution_id);
 
 CREATE INDEX ff_exec_flow ON ff_exec_core (flow_id) WHERE flow_id IS NOT NULL;
 
+-- Executions that no event has told of yet, because they were put here with SQL.
+CREATE INDEX ff_exec_unannounced ON ff_exec_core (execution_id) WHERE version = 0;
+
 -- Payloads and results that are too large to be carried along with their row.
 CREATE TABLE ff_blob (
     execution_id BLOB NOT NULL,

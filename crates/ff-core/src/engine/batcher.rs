@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Mutex;
+
 use super::Queue;
 use crate::engine_error::StoreError;
 use crate::store::{Batch, Job, Store};
@@ -11,8 +13,11 @@ use crate::store::{Batch, Job, Store};
 /// How often one batch is decided anew after a conflict before its callers are told.
 const TRIES: u32 = 3;
 
-/// Callers that were answered together come back together: a writer with a thread of its own
-/// waits for them while they keep coming, at most this long and far shorter than a flush.
+/// The rest before a transaction that lost against another is run for the second time; it doubles.
+const REST: Duration = Duration::from_millis(5);
+
+/// Callers that were answered together come back together: a pump waits for them while they keep
+/// coming, at most this long and far shorter than a flush.
 const GATHER_AT_MOST: Duration = Duration::from_micros(250);
 /// No caller came for this long: whoever is not here is busy elsewhere.
 const GATHER_QUIET: Duration = Duration::from_micros(25);
@@ -65,6 +70,25 @@ pub async fn pump(
     }
 }
 
+/// One of several pumps on the same queue, for a store that runs transactions side by side: while
+/// one commits, the next gathers. Runs until the engine is dropped or the queue is closed.
+pub async fn pump_shared(store: Arc<dyn Store>, queue: Arc<Mutex<Queue>>, max_batch: usize) {
+    let mut waiting = Vec::new();
+    let mut last = 0;
+    loop {
+        let mut queue = queue.lock().await;
+        if queue.recv_many(&mut waiting, max_batch).await == 0 {
+            return;
+        }
+        if last > 1 {
+            gather_politely(&mut queue, &mut waiting, last.min(max_batch)).await;
+        }
+        drop(queue);
+        last = waiting.len();
+        run_all(&*store, &mut waiting, max_batch).await;
+    }
+}
+
 fn stay_awake(queue: &Queue) {
     let started = Instant::now();
     while queue.is_empty() && started.elapsed() < STAY_AWAKE {
@@ -85,6 +109,23 @@ fn gather(queue: &mut Queue, waiting: &mut Vec<Job>, expected: usize) {
             return;
         } else {
             std::thread::yield_now();
+        }
+    }
+}
+
+/// The same on a thread that the callers run on too: it lets them run instead of waiting.
+async fn gather_politely(queue: &mut Queue, waiting: &mut Vec<Job>, expected: usize) {
+    let started = Instant::now();
+    let mut heard = started;
+    while waiting.len() < expected {
+        let now = Instant::now();
+        if let Ok(job) = queue.try_recv() {
+            waiting.push(job);
+            heard = now;
+        } else if now - heard > GATHER_QUIET || now - started > GATHER_AT_MOST {
+            return;
+        } else {
+            tokio::task::yield_now().await;
         }
     }
 }
@@ -112,8 +153,8 @@ async fn run(store: &dyn Store, mut batch: Batch) {
     match transact(store, &mut batch).await {
         Ok(()) => batch.answer(),
         // An unknown outcome must not be tried again behind the callers' backs, and a store that
-        // is closed or busy is so for all of them.
-        Err(error @ (StoreError::Unknown(_) | StoreError::Closed | StoreError::Retry(_))) => {
+        // is closed or cannot be reached is so for all of them.
+        Err(error @ (StoreError::Unknown(_) | StoreError::Closed | StoreError::Unavailable(_))) => {
             batch.refuse(&error, store.name());
         }
         Err(error) if batch.len() == 1 => batch.refuse(&error, store.name()),
@@ -134,8 +175,12 @@ async fn transact(store: &dyn Store, batch: &mut Batch) -> Result<(), StoreError
     let mut tries = 1;
     loop {
         match store.transact(batch).await {
-            Err(StoreError::Conflict(_) | StoreError::Retry(_)) if tries < TRIES => tries += 1,
+            Err(StoreError::Conflict(_)) if tries < TRIES => {}
+            Err(StoreError::Retry(_)) if tries < TRIES => {
+                tokio::time::sleep(REST * tries).await;
+            }
             outcome => return outcome,
         }
+        tries += 1;
     }
 }

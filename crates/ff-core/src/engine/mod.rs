@@ -7,7 +7,7 @@ mod prepare;
 mod subscription;
 mod sweeper;
 
-pub use batcher::{Pumping, pump};
+pub use batcher::{Pumping, pump, pump_shared};
 pub use cursor::Cursor;
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
 pub use prepare::{prepare_create, prepare_submission, prepare_submit};
@@ -24,7 +24,7 @@ use crate::engine_error::{EngineError, StoreError};
 use crate::limits::{self, Limits};
 use crate::operations::Operation;
 use crate::operations::execution::{Claim, Claimed, Grant};
-use crate::operations::timer::{Retain, Retention, Sweep};
+use crate::operations::timer::{Announce, Retain, Retention, Sweep};
 use crate::store::{ClaimWaiter, Job, Query, Rows, Store};
 use crate::types::Namespace;
 
@@ -46,6 +46,7 @@ pub struct Engine {
 pub type Queue = mpsc::Receiver<Job>;
 
 const SWEEP_TIMERS: usize = 200;
+const ANNOUNCE: usize = 500;
 const RETAIN_EVENTS: usize = 500;
 
 impl Engine {
@@ -155,7 +156,7 @@ impl Engine {
         let (reply, mut answer) = oneshot::channel();
         waiter.offer(Job::new(claim, scope.cloned(), reply));
         // A ring may be lost, so a waiting claim also looks from time to time.
-        let look_again = Instant::now() + poll_interval();
+        let look_again = Instant::now() + with_jitter(self.store.patience());
         tokio::select! {
             biased;
             answered = &mut answer => return self.offered(answered).map(Some),
@@ -179,9 +180,10 @@ impl Engine {
         })
     }
 
-    /// Fires every timer that is due and forgets what is past retention.
+    /// Announces what the log has not told of, fires every timer that is due and forgets what is
+    /// past retention.
     pub async fn sweep(&self) -> Result<usize, EngineError> {
-        let mut total = 0;
+        let mut total = self.announce().await?;
         loop {
             let entropy = fastrand::u64(..);
             let swept = self.run(None, Sweep { limit: SWEEP_TIMERS, entropy }).await?;
@@ -201,13 +203,23 @@ impl Engine {
         Ok(total)
     }
 
+    async fn announce(&self) -> Result<usize, EngineError> {
+        let mut total = 0;
+        loop {
+            let announced = self.run(None, Announce { limit: ANNOUNCE }).await?;
+            total += announced;
+            if announced < ANNOUNCE {
+                return Ok(total);
+            }
+        }
+    }
+
     pub(crate) fn store_error(&self, error: StoreError) -> EngineError {
         error.into_engine_error(self.store.name())
     }
 }
 
-/// How long a waiter trusts the bells: long enough to cost nothing, with jitter so that many
-/// waiters do not look at the same moment.
-fn poll_interval() -> Duration {
-    Duration::from_millis(fastrand::u64(15_000..25_000))
+/// So that many waiters do not look at the same moment.
+pub(crate) fn with_jitter(patience: Duration) -> Duration {
+    patience.mul_f64(0.75 + 0.5 * fastrand::f64())
 }

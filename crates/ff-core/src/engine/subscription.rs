@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -74,7 +73,7 @@ impl Subscription {
                 return Ok(event);
             }
             // Bells are hints; without one the log is looked at again anyway.
-            let patience = Duration::from_millis(fastrand::u64(15_000..25_000));
+            let patience = super::with_jitter(self.store.patience());
             let _ = tokio::time::timeout(patience, self.bell.changed()).await;
         }
     }

@@ -9,8 +9,8 @@ use super::Engine;
 use crate::store::Query;
 use crate::types::TimestampMs;
 
-/// How long to sleep when nothing is known to be due: bells are hints, so it looks anyway.
-const LONGEST_REST: Duration = Duration::from_secs(20);
+/// How long to wait when something is due and another engine on the same database has it in hand.
+const REST_AFTER_NOTHING: Duration = Duration::from_millis(50);
 /// How long to wait after a failure, so that a broken store is not hammered.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(500);
 
@@ -38,7 +38,8 @@ pub(super) async fn sweep(engine: Weak<Engine>) {
         tokio::select! {
             () = sooner => {}
             () = due => {}
-            () = tokio::time::sleep(LONGEST_REST) => {}
+            // Bells are hints, so it looks from time to time anyway.
+            () = tokio::time::sleep(store.patience()) => {}
         }
     }
 }
@@ -56,6 +57,7 @@ async fn look(engine: &Weak<Engine>) -> Option<Option<TimestampMs>> {
         return Some(next_due);
     }
     match engine.sweep().await {
+        Ok(0) => Some(Some(engine.store.now().after(REST_AFTER_NOTHING))),
         Ok(_) => Some(Some(engine.store.now())),
         Err(error) => Some(Some(after_error(&engine, &error))),
     }

@@ -18,6 +18,7 @@ pub use table::Table;
 pub use world::{Claimable, World};
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -51,6 +52,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads committed rows.
     async fn query(&self, query: Query) -> Result<Rows, StoreError>;
+
+    /// How long whoever waits may trust the bells before it looks for itself.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(20)
+    }
 
     /// Hints that something has changed. They may be lost; polling is what correctness rests on.
     fn listen(&self) -> &Arc<Bells>;

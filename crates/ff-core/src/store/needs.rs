@@ -27,6 +27,8 @@ pub struct Needs {
     /// At most this many due timers, each with its members and their current attempts, and the
     /// idempotency rows of those members.
     pub due_timers: usize,
+    /// At most this many executions that no event has told of yet, each with its lane.
+    pub unannounced: usize,
     /// The oldest events that may be forgotten, with the executions that finished with them, their
     /// current attempts and idempotency rows.
     pub retention: Option<RetentionScan>,

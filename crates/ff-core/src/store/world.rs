@@ -42,6 +42,7 @@ pub struct World {
     /// The answer to each claim scan, best first.
     pub claimable: HashMap<ClaimScan, Claimable>,
     pub due_timers: Vec<TimerRow>,
+    pub unannounced: Vec<ExecutionKey>,
     pub retired_events: Vec<EventRow>,
     /// If set, executions and flows of other namespaces do not exist.
     scope: Option<Namespace>,

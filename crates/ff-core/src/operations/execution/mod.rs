@@ -41,6 +41,14 @@ use crate::rows::{EventRow, ExecutionRow};
 use crate::store::{Change, Write};
 use crate::types::TimestampMs;
 
+/// Tells of an execution that came into its table by another way than through the engine, with the
+/// event that it would have begun with.
+pub(crate) fn announce(change: &mut Change, row: &ExecutionRow, now: TimestampMs) {
+    let mut event = EventRow::about(row, EventType::Submitted, now);
+    event.version = 1;
+    change.events.push(event.by(Some(row.creator.clone()).filter(|creator| !creator.is_empty())));
+}
+
 /// Writes an accepted transition: the row with its next version, and the one event for it.
 pub(crate) fn transition(
     change: &mut Change,
@@ -50,7 +58,10 @@ pub(crate) fn transition(
     now: TimestampMs,
     describe: impl FnOnce(EventRow) -> EventRow,
 ) {
-    after.version = before.version + 1;
+    if before.version == 0 {
+        announce(change, before, now);
+    }
+    after.version = before.version.max(1) + 1;
     after.rewritten = before.rewritten || after.differs_in_detail(before);
     let mut event = EventRow::about(&after, event_type, now);
     event.from = Some(before.public_state);

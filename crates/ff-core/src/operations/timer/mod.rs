@@ -1,7 +1,9 @@
 //! What happens by itself when time passes.
 
+mod announce;
 mod retain;
 mod sweep;
 
+pub use announce::Announce;
 pub use retain::{Retain, Retention};
 pub use sweep::Sweep;

@@ -227,6 +227,11 @@ impl Tables {
         if needs.due_timers > 0 {
             self.load_due(&mut world, needs.due_timers, now);
         }
+        for row in self.unannounced().take(needs.unannounced) {
+            self.load_execution(&mut world, &row.key);
+            load(&mut world.lanes, &self.lanes, &row.lane);
+            world.unannounced.push(row.key);
+        }
         if let Some(scan) = needs.retention {
             self.load_retired(&mut world, scan, now);
         }
@@ -298,6 +303,11 @@ impl Tables {
     fn finish_horizon(&self, keep: u64) -> Option<u64> {
         let endings = self.events.values().rev().filter(|row| row.event_type.is_finish());
         endings.map(|row| row.seq).nth(usize::try_from(keep).unwrap_or(usize::MAX))
+    }
+
+    /// Executions that were put here by hand.
+    fn unannounced(&self) -> impl Iterator<Item = &ExecutionRow> {
+        self.executions.values().filter(|row| row.version == 0)
     }
 
     fn load_own_key(&self, world: &mut World, key: &ExecutionKey) {

@@ -105,7 +105,8 @@ impl Tables {
             }
             scan.max_age_ms.map(|age| oldest.at.after_ms(age))
         });
-        timer.into_iter().chain(retired).min()
+        let unannounced = self.unannounced().next().map(|_| now);
+        timer.into_iter().chain(retired).chain(unannounced).min()
     }
 }
 

@@ -1,8 +1,5 @@
-//! What the machine can do without the engine: the disk alone, and the plainest job table on
-//! SQLite that one would write by hand.
+//! What SQLite can do without the engine: the plainest job table that one would write by hand.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -41,22 +38,6 @@ impl Settings {
             journal_mode: connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?,
         })
     }
-}
-
-/// How often a second the disk accepts 4 KiB more and says that they are safe.
-pub(crate) fn fdatasync_rate(folder: &Path, time: Duration) -> Result<f64> {
-    let path = folder.join("flush");
-    let mut file = File::create(&path)?;
-    let block = [7; 4096];
-    let (start, mut count) = (Instant::now(), 0);
-    while start.elapsed() < time {
-        file.write_all(&block)?;
-        file.sync_data()?;
-        count += 1;
-    }
-    let rate = per_second(count, start);
-    std::fs::remove_file(path)?;
-    Ok(rate)
 }
 
 /// One table of jobs on one connection.

@@ -1,0 +1,5 @@
+//! Real servers for tests and benchmarks: private, temporary, on free ports.
+
+#![forbid(unsafe_code)]
+
+pub mod postgres;
