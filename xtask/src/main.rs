@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod docs;
+mod postgres;
 mod process;
 mod quickstart;
 mod test;
@@ -19,6 +20,8 @@ cargo xtask <command>
   quickstart           the quickstart, killed half-way, finished, and run once more
   bench <store> [...]  measures a store; --quick, --check and --json PATH are passed on
   chaos [...]          kills a process under load again and again; arguments are passed on
+  postgres <command>   runs a command with a private PostgreSQL, which FF_PG_TEST_URL names:
+                       cargo xtask postgres cargo test -p ff-backend-postgres
 ";
 
 fn main() -> ExitCode {
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         "quickstart" => process::no_arguments(rest).and_then(|()| quickstart::check()),
         "bench" => bench::run(rest),
         "chaos" => chaos::run(rest),
+        "postgres" => postgres::run(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())

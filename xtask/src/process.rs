@@ -18,8 +18,12 @@ pub fn cargo() -> Command {
 
 /// Runs cargo with its output shown; an exit code other than zero is an error.
 pub fn run_cargo(args: &[&str]) -> Result<(), String> {
-    let shown = format!("cargo {}", args.join(" "));
-    let status = cargo().args(args).status().map_err(|error| format!("{shown}: {error}"))?;
+    run(cargo().args(args), &format!("cargo {}", args.join(" ")))
+}
+
+/// Runs a command with its output shown; an exit code other than zero is an error.
+pub fn run(command: &mut Command, shown: &str) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("{shown}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{shown} failed ({status})")) }
 }
 

@@ -1,10 +1,15 @@
 //! Where the database is and how it is used.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::Clock;
 use ff_core::partition::PartitionConfig;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::PostgresError;
 
 /// How a database is opened. `PostgresOptions::new(url)` gives the defaults.
 #[derive(Clone)]
@@ -24,10 +29,44 @@ pub struct PostgresOptions {
     pub statement_cache: usize,
     /// Whether the schema is brought up to date when the database is opened.
     pub migrate: bool,
+    /// Whether a server that may lose acknowledged commits in a crash is refused.
+    pub durable: bool,
     /// Stands in for the database's clock, in tests.
     pub clock: Option<Arc<dyn Clock>>,
     pub engine: EngineConfig,
 }
+
+/// What every session of a writer is bound to. The plans are always the same: the few rows that
+/// arrays name are looked up by their keys, so nothing is gained by planning anew.
+macro_rules! session {
+    ($set:literal) => {
+        concat!(
+            $set, " lock_timeout = '2s'; ",
+            $set, " statement_timeout = '30s'; ",
+            $set, " idle_in_transaction_session_timeout = '30s'; ",
+            $set, " plan_cache_mode = force_generic_plan; ",
+            $set, " enable_seqscan = off; ",
+            $set, " enable_bitmapscan = off; ",
+            $set, " enable_hashjoin = off; ",
+            $set, " enable_mergejoin = off; ",
+            $set, " jit = off; ",
+        )
+    };
+}
+
+macro_rules! clock {
+    () => {
+        "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    };
+}
+
+pub(crate) const CLOCK: &str = clock!();
+pub(crate) const SESSION: &str = session!("SET");
+/// Behind a transaction pooler a session is only as long as a transaction.
+pub(crate) const BEGIN: &str = concat!("BEGIN; ", session!("SET LOCAL"), clock!());
+pub(crate) const BEGIN_ALONE: &str = concat!("BEGIN; ", clock!());
+
+const ACQUIRE_PATIENCE: Duration = Duration::from_secs(5);
 
 impl PostgresOptions {
     pub fn new(url: impl Into<String>) -> Self {
@@ -40,8 +79,30 @@ impl PostgresOptions {
             listen: true,
             statement_cache: 256,
             migrate: true,
+            durable: true,
             clock: None,
             engine: EngineConfig::default(),
         }
+    }
+
+    pub(crate) fn connect_options(&self) -> Result<PgConnectOptions, PostgresError> {
+        let options: PgConnectOptions =
+            self.url.parse().map_err(|error: sqlx::Error| PostgresError::Url(error.to_string()))?;
+        let options = options
+            .application_name("flowfabric")
+            .statement_cache_capacity(self.statement_cache);
+        Ok(match &self.schema {
+            Some(schema) => options.options([("search_path", schema)]),
+            None => options,
+        })
+    }
+
+    pub(crate) fn readers(&self, connect: PgConnectOptions) -> PgPool {
+        PgPoolOptions::new()
+            .max_connections(self.readers.max(1))
+            .acquire_timeout(ACQUIRE_PATIENCE)
+            // A ping before each read would double its cost; a read that fails is told.
+            .test_before_acquire(false)
+            .connect_lazy_with(connect)
     }
 }

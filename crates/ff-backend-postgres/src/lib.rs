@@ -1,48 +1,240 @@
 //! FlowFabric on PostgreSQL: the same engine for several servers and many workers at once.
+//!
+//! A few tasks own the connections that write; each loads, decides and commits whatever queued up
+//! while the others were flushing. Reads go through a pool. Several processes may use one database.
 
 #![forbid(unsafe_code)]
+#![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
+#![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
+mod claim;
+mod clock;
+mod columns;
 mod config;
+mod error;
+mod listen;
+mod load;
+mod migrate;
+mod query;
+mod sql;
+mod statements;
+mod submit;
+mod transact;
+mod write;
 
 pub use config::PostgresOptions;
+pub use error::PostgresError;
+pub use migrate::{MigrationError, apply_migrations};
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use ff_core::engine::Engine;
+use async_trait::async_trait;
+use ff_core::contracts::{Durability, Submission, SubmitOutcome};
+use ff_core::engine::{Engine, EngineConfig, pump_shared};
 use ff_core::engine_backend::EngineBackend;
-use ff_core::partition::PartitionConfig;
-use sqlx::PgPool;
+use ff_core::engine_error::{EngineError, StoreError};
+use ff_core::partition::{PartitionConfig, flow_partition};
+use ff_core::store::{Batch, Bells, Query, Rows, Store};
+use ff_core::types::{ExecutionId, ExecutionKey, FlowId, LaneId, TimestampMs};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
+use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
+use uuid::Uuid;
 
-#[derive(Debug, thiserror::Error)]
-pub enum PostgresError {
-    #[error("{0}")]
-    Open(String),
-}
+use claim::Frontiers;
+use clock::Time;
+use error::store_error;
+use listen::Outbox;
+use statements::Statements;
+use transact::Writer;
 
-#[derive(Debug, thiserror::Error)]
-pub enum MigrationError {
-    #[error("{0}")]
-    Failed(String),
-}
-
+/// An engine on a PostgreSQL database.
 pub struct PostgresBackend {
     engine: Arc<Engine>,
+    store: Arc<PostgresStore>,
 }
 
+/// The store behind it.
+pub(crate) struct PostgresStore {
+    connecting: PgConnectOptions,
+    readers: PgPool,
+    /// Connections that write and have nothing to do right now.
+    idle: Mutex<Vec<Writer>>,
+    identity: OnceCell<Identity>,
+    statements: Statements,
+    frontiers: Frontiers,
+    time: Time,
+    bells: Arc<Bells>,
+    outbox: Arc<Outbox>,
+    partitions: PartitionConfig,
+    listens: bool,
+    /// No session outlives a transaction.
+    pooled: bool,
+    closed: AtomicBool,
+    /// Dropped with the store, which ends its tasks.
+    _alive: watch::Sender<()>,
+}
+
+/// What does not change about a database.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Identity {
+    pub history_id: Uuid,
+    pub shards: u16,
+    pub sweep_lock: i64,
+}
+
+/// Before it nothing knows `plan_cache_mode` and all that the schema uses.
+const OLDEST_SERVER: i32 = 140_000;
+
 impl PostgresBackend {
-    pub fn from_pool(_pool: PgPool, _partitions: PartitionConfig) -> Arc<Self> {
-        unreachable!()
+    /// An engine on the database of a pool. Reads use the pool; what is written goes through
+    /// connections of the engine's own. The schema must be there: see [`apply_migrations`].
+    pub fn from_pool(pool: PgPool, partition_config: PartitionConfig) -> Arc<Self> {
+        let mut options = PostgresOptions::new("");
+        options.partitions = partition_config;
+        let connecting = (*pool.connect_options()).clone().application_name("flowfabric");
+        Self::start(options, connecting, pool)
     }
 
+    /// Opens a database with the default options and brings its schema up to date.
     pub async fn connect(url: &str) -> Result<Arc<Self>, PostgresError> {
         Self::open(PostgresOptions::new(url)).await
     }
 
-    pub async fn open(_options: PostgresOptions) -> Result<Arc<Self>, PostgresError> {
-        unreachable!()
+    pub async fn open(options: PostgresOptions) -> Result<Arc<Self>, PostgresError> {
+        let connecting = options.connect_options()?;
+        let unreachable = |error: sqlx::Error| PostgresError::Unreachable(error.to_string());
+        let mut connection = connecting.connect().await.map_err(unreachable)?;
+        check_server(&mut connection, options.durable).await?;
+        if let Some(schema) = options.schema.as_ref().filter(|_| options.migrate) {
+            let quoted = schema.replace('"', "\"\"");
+            let create = format!("CREATE SCHEMA IF NOT EXISTS \"{quoted}\"");
+            connection.execute(&*create).await.map_err(unreachable)?;
+        }
+        match options.migrate {
+            true => migrate::apply(&mut connection).await?,
+            false => migrate::check(&mut connection).await?,
+        }
+        let _ = connection.close().await;
+        let readers = options.readers(connecting.clone());
+        Ok(Self::start(options, connecting, readers))
     }
 
-    pub async fn close(&self) {}
+    fn start(options: PostgresOptions, connecting: PgConnectOptions, readers: PgPool) -> Arc<Self> {
+        let (alive, ended) = watch::channel(());
+        let store = Arc::new(PostgresStore {
+            connecting,
+            readers,
+            idle: Mutex::default(),
+            identity: OnceCell::new(),
+            statements: Statements::default(),
+            frontiers: Frontiers::default(),
+            time: options.clock.map_or_else(Time::database, Time::Given),
+            bells: Arc::default(),
+            outbox: Arc::default(),
+            partitions: options.partitions,
+            listens: options.listen,
+            pooled: options.statement_cache == 0,
+            closed: AtomicBool::new(false),
+            _alive: alive,
+        });
+        let engine = pumped(&store, options.engine, options.writers);
+        engine.spawn_sweeper();
+        listen::spawn(&store, ended);
+        Arc::new(Self { engine, store })
+    }
+
+    /// Submits inside the caller's own transaction: if it commits, the executions are there and
+    /// claimable at once; if it does not, nothing is left. The events follow after the commit.
+    pub async fn submit_in(
+        &self,
+        transaction: &mut PgConnection,
+        items: Vec<Submission>,
+    ) -> Result<Vec<SubmitOutcome>, EngineError> {
+        submit::submit_in(&self.store, &self.engine, transaction, items).await
+    }
+
+    /// Ends what this engine has open on the database. Later calls answer that it is closed.
+    pub async fn close(&self) {
+        self.store.closed.store(true, Ordering::Release);
+        self.store.close_writers().await;
+        self.store.readers.close().await;
+    }
+}
+
+/// An engine whose queue is served by several tasks.
+fn pumped(store: &Arc<PostgresStore>, config: EngineConfig, writers: usize) -> Arc<Engine> {
+    let batch = config.limits.batch;
+    let (engine, queue) = Engine::new(store.clone(), config);
+    let queue = Arc::new(AsyncMutex::new(queue));
+    for _ in 0..writers.max(1) {
+        tokio::spawn(pump_shared(store.clone(), queue.clone(), batch));
+    }
+    Arc::new(engine)
+}
+
+/// Refuses a server that cannot do what is promised here.
+async fn check_server(connection: &mut PgConnection, durable: bool) -> Result<(), PostgresError> {
+    let unreachable = |error: sqlx::Error| PostgresError::Unreachable(error.to_string());
+    let sql = "SELECT current_setting('server_version_num')::int4";
+    let found: i32 = sqlx::query_scalar(sql).fetch_one(&mut *connection).await.map_err(unreachable)?;
+    if found < OLDEST_SERVER {
+        return Err(PostgresError::OldServer {
+            found: found / 10_000,
+            needed: OLDEST_SERVER / 10_000,
+        });
+    }
+    for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
+        let sql = "SELECT current_setting($1)";
+        let query = sqlx::query_scalar(sql).bind(setting).fetch_one(&mut *connection);
+        let value: String = query.await.map_err(unreachable)?;
+        if durable && value == "off" {
+            return Err(PostgresError::NotDurable { setting });
+        }
+    }
+    Ok(())
+}
+
+impl PostgresStore {
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) async fn identity(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<Identity, StoreError> {
+        let read = || async {
+            let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
+                       (SELECT count(*) FROM ff_event_shard)";
+            let found = sqlx::query_as(sql).fetch_one(connection).await;
+            let (history, shards): (String, i64) = found.map_err(|error| store_error(&error))?;
+            let history_id = Uuid::parse_str(&history)
+                .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
+            let shards = u16::try_from(shards).unwrap_or(u16::MAX).max(1);
+            let sweep_lock = history_id.as_u64_pair().0 as i64;
+            Ok(Identity { history_id, shards, sweep_lock })
+        };
+        self.identity.get_or_try_init(read).await.copied()
+    }
+
+    /// The shard of the log that an event belongs to, and its partition. All events of an execution
+    /// and of a flow are in one shard, so that they are in order.
+    fn shard_of(
+        &self,
+        shards: u16,
+        execution: Option<ExecutionKey>,
+        flow: Option<Uuid>,
+    ) -> (u16, u16) {
+        let partition = match (execution, flow) {
+            (Some(key), _) => key.partition,
+            (None, Some(flow)) => self.flow_partition(&FlowId(flow)),
+            (None, None) => 0,
+        };
+        (partition % shards, partition)
+    }
 }
 
 impl EngineBackend for PostgresBackend {
@@ -51,6 +243,52 @@ impl EngineBackend for PostgresBackend {
     }
 }
 
-pub async fn apply_migrations(_pool: &PgPool) -> Result<(), MigrationError> {
-    unreachable!()
+#[async_trait]
+impl Store for PostgresStore {
+    fn name(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::PowerLoss
+    }
+
+    fn now(&self) -> TimestampMs {
+        self.time.now()
+    }
+
+    async fn sleep_until(&self, at: TimestampMs) {
+        self.time.sleep_until(at).await;
+    }
+
+    fn flow_partition(&self, flow: &FlowId) -> u16 {
+        flow_partition(flow, &self.partitions).index
+    }
+
+    fn solo_partition(&self, lane: &LaneId) -> u16 {
+        ExecutionId::solo(lane, &self.partitions).partition()
+    }
+
+    async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        let change = self.run(batch).await?;
+        self.frontiers.learn(&change);
+        self.bells.ring(&change);
+        self.outbox.tell(&change);
+        Ok(())
+    }
+
+    async fn query(&self, query: Query) -> Result<Rows, StoreError> {
+        query::run(self, query).await
+    }
+
+    fn patience(&self) -> Duration {
+        match self.listens {
+            true => Duration::from_secs(20),
+            false => Duration::from_secs(1),
+        }
+    }
+
+    fn listen(&self) -> &Arc<Bells> {
+        &self.bells
+    }
 }

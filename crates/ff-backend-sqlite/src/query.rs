@@ -41,8 +41,9 @@ pub(crate) async fn run(
             rows.executions = reads.one(key).await?.into_iter().collect();
             rows.blobs = reads.bytes(key, "result").await?.into_iter().collect();
         }
-        Query::Events { after, limit, .. } => {
+        Query::Events { after, limit } => {
             rows.log = Some(reads.log().await?);
+            let after = after.first().copied().unwrap_or_default();
             rows.events = reads.events(after, limit).await?;
         }
         Query::History { execution, after_version, limit } => {

@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod measure;
+mod postgres;
+mod postgres_floor;
+mod postgres_server;
 mod report;
 mod sqlite;
 mod sqlite_floor;
@@ -15,11 +18,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "ff-bench sqlite [--quick] [--check] [--json PATH]";
+use crate::report::Report;
+
+const USAGE: &str = "ff-bench sqlite|postgres [--quick] [--check] [--json PATH]";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Store {
+    Sqlite,
+    Postgres,
+}
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
+    store: Store,
     quick: bool,
     check: bool,
     json: Option<PathBuf>,
@@ -29,8 +41,12 @@ struct Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<bool> {
     let options = parse(arguments)?;
     let target = target_folder()?;
-    let json = options.json.unwrap_or_else(|| target.join("bench/sqlite.json"));
-    let report = sqlite::measure(&target, options.quick)?;
+    let (name, measure): (_, fn(&Path, bool) -> Result<Report>) = match options.store {
+        Store::Sqlite => ("sqlite", sqlite::measure),
+        Store::Postgres => ("postgres", postgres::measure),
+    };
+    let json = options.json.unwrap_or_else(|| target.join(format!("bench/{name}.json")));
+    let report = measure(&target, options.quick)?;
     print!("{}", report.table());
     write_json(&json, &report.json())?;
     eprintln!("written to {}", json.display());
@@ -46,12 +62,13 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<bool> {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
-    let mut options = Options { quick: false, check: false, json: None };
-    match arguments.next().as_deref() {
-        Some("sqlite") => {}
+    let store = match arguments.next().as_deref() {
+        Some("sqlite") => Store::Sqlite,
+        Some("postgres") => Store::Postgres,
         Some(other) => bail!("no benchmark is called {other:?}\nusage: {USAGE}"),
         None => bail!("usage: {USAGE}"),
-    }
+    };
+    let mut options = Options { store, quick: false, check: false, json: None };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => options.quick = true,
@@ -93,9 +110,11 @@ mod tests {
     #[test]
     fn arguments() {
         let all = parsed("sqlite --quick --check --json a/b.json").unwrap();
-        assert_eq!(all, Options { quick: true, check: true, json: Some("a/b.json".into()) });
-        let none = parsed("sqlite").unwrap();
-        assert_eq!(none, Options { quick: false, check: false, json: None });
+        let (store, json) = (Store::Sqlite, Some("a/b.json".into()));
+        assert_eq!(all, Options { store, quick: true, check: true, json });
+        let none = parsed("postgres").unwrap();
+        let store = Store::Postgres;
+        assert_eq!(none, Options { store, quick: false, check: false, json: None });
         for bad in ["", "oracle", "sqlite --fast", "sqlite --json"] {
             assert!(parsed(bad).is_err(), "{bad:?}");
         }

@@ -1,4 +1,4 @@
-//! `ff-bench sqlite [--quick] [--check] [--json PATH]`.
+//! `ff-bench sqlite|postgres [--quick] [--check] [--json PATH]`.
 
 use std::process::ExitCode;
 

@@ -20,6 +20,7 @@ pub(crate) enum Bar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     PerSecond,
+    PerMinute,
     Micros,
     Megabytes,
 }
@@ -138,6 +139,7 @@ impl Unit {
     fn name(self) -> &'static str {
         match self {
             Self::PerSecond => "per_second",
+            Self::PerMinute => "per_minute",
             Self::Micros => "microseconds",
             Self::Megabytes => "megabytes",
         }
@@ -147,6 +149,7 @@ impl Unit {
         let number = grouped(value);
         match self {
             Self::PerSecond => format!("{number}/s"),
+            Self::PerMinute => format!("{number}/min"),
             Self::Micros => format!("{number} us"),
             Self::Megabytes => format!("{number} MB"),
         }

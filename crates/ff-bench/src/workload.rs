@@ -183,6 +183,13 @@ impl Bed {
         Ok(rate)
     }
 
+    /// A worker that waits for so long and gets nothing.
+    pub(crate) async fn starve(&self, time: Duration) -> Result<()> {
+        let claimed = self.claim(0, SIXTEEN.slots, time).await?;
+        ensure!(claimed.is_empty(), "there was work");
+        Ok(())
+    }
+
     async fn submit(&self, count: usize) -> Result<()> {
         let item = || Submission::new(LANE, "noop").payload(&*self.payload);
         let outcomes = self.backend.submit((0..count).map(|_| item()).collect()).await?;
@@ -239,7 +246,7 @@ impl Bed {
 }
 
 /// Takes up to `most` of what is left to do.
-fn take(left: &AtomicUsize, most: usize) -> Option<usize> {
+pub(crate) fn take(left: &AtomicUsize, most: usize) -> Option<usize> {
     let mut share = 0;
     let take = |left: usize| {
         share = left.min(most);

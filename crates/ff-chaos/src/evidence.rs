@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::ensure;
 use ff_core::contracts::{Event, EventFilter, EventType, ListExecutionsArgs, ListOrder};
 use ff_core::engine::StartAt;
 use ff_core::engine_backend::EngineBackend;
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::history::{self, Entry};
-use crate::workload::{Delivery, SUBSCRIBERS, deliveries_path};
+use crate::workload::{Delivery, deliveries_path, subscribers_of};
 
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -95,15 +96,16 @@ pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Res
         executions: executions(&backend).await?,
         ..Evidence::default()
     };
-    for subscriber in SUBSCRIBERS {
-        let journalled = history::read(&deliveries_path(dir, subscriber.name))?;
+    for (seat, subscriber) in subscribers_of(dir)? {
+        let journalled = history::read(&deliveries_path(dir, &seat, subscriber.name))?;
         evidence.torn_lines += journalled.torn;
         evidence.subscribers.push(Deliveries {
-            name: subscriber.name.to_owned(),
+            name: format!("{seat}'s {}", subscriber.name),
             event_types: subscriber.event_types.to_vec(),
             lines: journalled.lines,
         });
     }
+    ensure!(!evidence.subscribers.is_empty(), "nobody followed the log");
     let mut subscription = backend.subscribe(EventFilter::default(), StartAt::Oldest).await?;
     loop {
         match subscription.try_next().await {

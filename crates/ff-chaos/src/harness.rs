@@ -1,4 +1,4 @@
-//! Starts the victim, lets it live for a moment, kills it, and does so again.
+//! Starts the victims, lets them live for a moment, kills one of them, and does so again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,51 +15,87 @@ use crate::workload;
 
 const PATIENCE_TO_COME_UP: Duration = Duration::from_secs(30);
 const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(60);
+/// How long a victim that is killed is away, at most, when others go on without it.
+const AWAY_MS: u64 = 200;
+
+/// One of those who are killed.
+pub struct Target<'v> {
+    pub name: &'static str,
+    pub victim: &'v mut dyn Victim,
+    /// The last of these ends the run.
+    pub kills: u32,
+}
 
 /// What shall happen; the seed decides the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    pub kills: u32,
     pub seed: u64,
-    /// How long a victim lives once it is up.
+    /// How long it takes until somebody is killed again.
     pub lifetime_ms: (u64, u64),
 }
 
-/// Kills the victim as often as planned.
-pub fn kill_repeatedly(victim: &mut dyn Victim, plan: Plan) -> anyhow::Result<()> {
+/// Kills each target as often as planned, in random order, and in the end all of them. Returns how
+/// many kills that were.
+pub fn kill_repeatedly(targets: &mut [Target<'_>], plan: Plan) -> anyhow::Result<usize> {
     let mut rng = fastrand::Rng::with_seed(plan.seed);
+    let mut order: Vec<usize> = Vec::new();
+    for (at, target) in targets.iter().enumerate() {
+        order.extend(std::iter::repeat_n(at, target.kills.saturating_sub(1) as usize));
+    }
+    rng.shuffle(&mut order);
+    // The last kills come without a pause, as if the lights went out.
+    order.extend(0..targets.len());
+    let last_pause = order.len() - targets.len();
+    for target in &mut *targets {
+        target.victim.start(rng.u64(..))?;
+    }
     let started = Instant::now();
-    for round in 1..=plan.kills {
-        victim.start(rng.u64(..))?;
-        // Now and then it dies while it is still recovering from the last time.
-        let life = if rng.u8(..8) == 0 {
-            rng.u64(0..20)
-        } else {
-            victim.wait_until_up(PATIENCE_TO_COME_UP).with_context(|| format!("round {round}"))?;
-            rng.u64(plan.lifetime_ms.0..=plan.lifetime_ms.1)
-        };
-        thread::sleep(Duration::from_millis(life));
-        victim.kill().with_context(|| format!("round {round}"))?;
-        if round % 10 == 0 || round == plan.kills {
-            eprintln!("{round} of {} kills, {:.1?}", plan.kills, started.elapsed());
+    for (round, at) in order.iter().enumerate() {
+        let target = &mut targets[*at];
+        if round <= last_pause {
+            live(target, plan, &mut rng)?;
+        }
+        let what = || format!("kill {} of {}, {}", round + 1, order.len(), target.name);
+        target.victim.kill().with_context(what)?;
+        if round < last_pause {
+            if targets.len() > 1 {
+                thread::sleep(Duration::from_millis(rng.u64(..AWAY_MS)));
+            }
+            targets[*at].victim.start(rng.u64(..))?;
+        }
+        if (round + 1) % 10 == 0 || round + 1 == order.len() {
+            eprintln!("{} of {} kills, {:.1?}", round + 1, order.len(), started.elapsed());
         }
     }
+    Ok(order.len())
+}
+
+/// Now and then a target dies while it is still recovering from the last time.
+fn live(target: &mut Target<'_>, plan: Plan, rng: &mut fastrand::Rng) -> anyhow::Result<()> {
+    let life = if rng.u8(..8) == 0 {
+        rng.u64(0..20)
+    } else {
+        target.victim.wait_until_up(PATIENCE_TO_COME_UP).context(target.name)?;
+        rng.u64(plan.lifetime_ms.0..=plan.lifetime_ms.1)
+    };
+    thread::sleep(Duration::from_millis(life));
     Ok(())
 }
 
-/// Lets everything finish on what the victim left behind, and judges.
+/// Lets everything finish on what the victims left behind, and judges.
 pub async fn judge(
     backend: Arc<dyn EngineBackend>,
     dir: &Path,
-    plan: Plan,
+    seed: u64,
+    kills: usize,
 ) -> anyhow::Result<Report> {
     eprintln!("draining");
     let started = Instant::now();
-    workload::drain(backend.clone(), dir, plan.seed, PATIENCE_TO_DRAIN).await?;
+    workload::drain(backend.clone(), dir, seed, PATIENCE_TO_DRAIN).await?;
     eprintln!("drained in {:.1?}; checking", started.elapsed());
     let started = Instant::now();
     let evidence = evidence::collect(backend, dir).await?;
-    let report = checker::check(&evidence, plan.kills as usize);
+    let report = checker::check(&evidence, kills);
     eprintln!("checked in {:.1?}", started.elapsed());
     Ok(report)
 }

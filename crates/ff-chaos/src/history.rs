@@ -1,14 +1,16 @@
 //! What clients write down: one JSON line per call and per answer, in files that survive a kill.
 //!
-//! The order of the lines is real time: a call is written down before it is made, an answer after
-//! it has arrived, and the files of successive processes follow each other.
+//! The order of the lines is real time: a call is written down before it is made, and an answer
+//! after it has arrived. Processes that follow each other take the same seat, so that their files
+//! do; those that run at the same time have different seats and are told apart by the host's clock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use serde::de::DeserializeOwned;
@@ -23,6 +25,7 @@ pub struct Entry {
     #[serde(flatten)]
     pub op: Op,
     pub phase: Phase,
+    /// By the host's clock, which all processes share; it never runs backwards within a file.
     pub t_mono_ns: u64,
     pub result: Option<Outcome>,
 }
@@ -197,23 +200,68 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Journalled<T>> {
     Ok(journalled)
 }
 
-/// The histories of a run: one file per process, numbered in order of time from 1.
-pub fn path_of(dir: &Path, round: u32) -> PathBuf {
-    dir.join(format!("history.{round:06}.jsonl"))
+/// One process of a run: the seat that it takes, and the how manyth it is there, from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sitting {
+    pub seat: String,
+    pub round: u32,
 }
 
-/// The number of the process that is about to write its history here.
-pub fn next_round(dir: &Path) -> u32 {
-    (1..).find(|round| !path_of(dir, *round).exists()).unwrap_or(u32::MAX)
+impl Sitting {
+    /// The process that is about to write its history here.
+    pub fn next(dir: &Path, seat: &str) -> Self {
+        let sitting = |round| Self { seat: seat.to_owned(), round };
+        let free = (1..).map(sitting).find(|sitting| !sitting.path(dir).exists());
+        free.unwrap_or_else(|| sitting(u32::MAX))
+    }
+
+    /// Whoever had the seat before.
+    pub fn before(&self) -> Option<Self> {
+        let round = self.round.checked_sub(1).filter(|round| *round > 0)?;
+        Some(Self { seat: self.seat.clone(), round })
+    }
+
+    pub fn path(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("{PREFIX}{}.{:06}.jsonl", self.seat, self.round))
+    }
 }
 
+impl fmt::Display for Sitting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.seat, self.round)
+    }
+}
+
+const PREFIX: &str = "history.";
+
+/// Every seat that somebody has taken.
+pub fn seats(dir: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let mut seats = BTreeSet::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("listing {}", dir.display()))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let seat = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.'));
+        seats.extend(seat.map(|(seat, _)| seat.to_owned()));
+    }
+    Ok(seats)
+}
+
+/// The histories of all processes as one, in real time.
 pub fn read_all(dir: &Path) -> anyhow::Result<Journalled<Entry>> {
     let mut all = Journalled { lines: Vec::new(), torn: 0 };
-    for round in 1..next_round(dir) {
-        let one = read(&path_of(dir, round))?;
-        all.lines.extend(one.lines);
-        all.torn += one.torn;
+    for seat in seats(dir)? {
+        let mut latest = 0;
+        for round in 1..Sitting::next(dir, &seat).round {
+            let mut one = read::<Entry>(&Sitting { seat: seat.clone(), round }.path(dir))?;
+            for line in &mut one.lines {
+                // The order of a seat's lines is certain, whatever the host's clock did.
+                latest = line.t_mono_ns.max(latest);
+                line.t_mono_ns = latest;
+            }
+            all.lines.extend(one.lines);
+            all.torn += one.torn;
+        }
     }
+    all.lines.sort_by_key(|line| line.t_mono_ns);
     Ok(all)
 }
 
@@ -234,38 +282,40 @@ pub fn unresolved(history: &[Entry]) -> Vec<(String, Op)> {
 /// Writes one process's history.
 pub struct Recorder {
     journal: Journal,
-    round: u32,
+    name: String,
     next: AtomicU64,
-    started: Instant,
-    started_at: Duration,
+    latest: AtomicU64,
 }
 
 impl Recorder {
-    pub fn open(dir: &Path, round: u32) -> io::Result<Self> {
-        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    pub fn open(dir: &Path, sitting: &Sitting) -> io::Result<Self> {
         Ok(Self {
-            journal: Journal::append_to(&path_of(dir, round))?,
-            round,
+            journal: Journal::append_to(&sitting.path(dir))?,
+            name: sitting.to_string(),
             next: AtomicU64::new(0),
-            started: Instant::now(),
-            started_at,
+            latest: AtomicU64::new(0),
         })
     }
 
     pub fn next_op_id(&self) -> String {
-        format!("{}-{}", self.round, self.next.fetch_add(1, Ordering::Relaxed))
+        format!("{}-{}", self.name, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
     pub fn write(&self, op_id: &str, op: &Op, phase: Phase, result: Option<Outcome>) {
-        let since = self.started_at + self.started.elapsed();
         self.journal.write(&Entry {
-            proc: format!("round-{}", self.round),
+            proc: self.name.clone(),
             op_id: op_id.to_owned(),
             op: op.clone(),
             phase,
-            t_mono_ns: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
+            t_mono_ns: self.now(),
             result,
         });
+    }
+
+    fn now(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.latest.fetch_max(now, Ordering::Relaxed).max(now)
     }
 }
 
@@ -283,8 +333,8 @@ mod tests {
     #[test]
     fn lines_have_the_documented_shape_and_read_back() {
         let entry = Entry {
-            proc: "round-1".into(),
-            op_id: "1-0".into(),
+            proc: "engine-1".into(),
+            op_id: "engine-1-0".into(),
             op: Op::Cancel { id: "x".into() },
             phase: Phase::Ok,
             t_mono_ns: u64::MAX,
@@ -293,7 +343,8 @@ mod tests {
         let text = serde_json::to_string(&entry).unwrap();
         assert_eq!(
             text,
-            r#"{"proc":"round-1","op_id":"1-0","op":"cancel","args":{"id":"x"},"#.to_owned()
+            r#"{"proc":"engine-1","op_id":"engine-1-0","op":"cancel","args":{"id":"x"},"#
+                .to_owned()
                 + r#""phase":"ok","t_mono_ns":18446744073709551615,"result":"done"}"#
         );
         assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
@@ -309,10 +360,55 @@ mod tests {
         assert_eq!((journalled.lines, journalled.torn), (vec![1, 2, 3], 1));
     }
 
+    fn recorder(dir: &Path, seat: &str) -> Recorder {
+        Recorder::open(dir, &Sitting::next(dir, seat)).unwrap()
+    }
+
+    #[test]
+    fn processes_that_run_at_the_same_time_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, other) = (recorder(dir.path(), "one"), recorder(dir.path(), "other"));
+        let next = Sitting::next(dir.path(), "one");
+        assert_eq!((next.round, next.before().unwrap().round), (2, 1));
+        assert_eq!(next.before().unwrap().before(), None);
+        let second = Recorder::open(dir.path(), &next).unwrap();
+        let op = Op::Cancel { id: "x".into() };
+        let mut written = Vec::new();
+        for recorder in [&other, &one, &other, &second, &other] {
+            let op_id = recorder.next_op_id();
+            recorder.write(&op_id, &op, Phase::Invoke, None);
+            written.push(op_id);
+        }
+        assert_eq!(written, ["other-1-0", "one-1-0", "other-1-1", "one-2-0", "other-1-2"]);
+        let history = read_all(dir.path()).unwrap().lines;
+        let read: Vec<_> = history.into_iter().map(|entry| entry.op_id).collect();
+        assert_eq!(read, written);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_changes_no_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = |op_id: &str, t_mono_ns| Entry {
+            proc: String::new(),
+            op_id: op_id.into(),
+            op: Op::Cancel { id: "x".into() },
+            phase: Phase::Invoke,
+            t_mono_ns,
+            result: None,
+        };
+        for (seat, round, op_id, at) in [("a", 1, "1", 50), ("a", 2, "2", 20), ("b", 1, "3", 60)] {
+            let path = Sitting { seat: seat.into(), round }.path(dir.path());
+            Journal::append_to(&path).unwrap().write(&line(op_id, at));
+        }
+        let history = read_all(dir.path()).unwrap().lines;
+        let read: Vec<_> = history.iter().map(|entry| entry.op_id.as_str()).collect();
+        assert_eq!(read, ["1", "2", "3"]);
+    }
+
     #[test]
     fn only_the_last_call_decides_whether_an_operation_is_resolved() {
         let dir = tempfile::tempdir().unwrap();
-        let recorder = Recorder::open(dir.path(), 1).unwrap();
+        let recorder = recorder(dir.path(), "engine");
         let op = |id: &str| Op::Cancel { id: id.into() };
         recorder.write("a", &op("a"), Phase::Invoke, None);
         recorder.write("b", &op("b"), Phase::Invoke, None);

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::evidence::{Evidence, LogEvent};
-use crate::history::{Entry, Outcome, Phase};
+use crate::history::{Entry, Outcome, Phase, unresolved};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -40,6 +40,8 @@ pub struct Report {
     pub acknowledged: usize,
     /// Operations whose answer was lost with a process, and which a retry then settled.
     pub unknown_resolved: usize,
+    /// Operations that can be asked about again and whose outcome is unknown nevertheless.
+    pub unknown_left: usize,
     pub executions: usize,
     pub events: usize,
     pub violations: Vec<Violation>,
@@ -52,7 +54,7 @@ impl Report {
 
     /// A run in which nothing was acknowledged shows nothing.
     pub fn passed(&self) -> bool {
-        self.violations.is_empty() && self.acknowledged > 0
+        self.violations.is_empty() && self.acknowledged > 0 && self.unknown_left == 0
     }
 
     fn add(&mut self, kind: Kind, text: String) {
@@ -69,6 +71,7 @@ impl fmt::Display for Report {
             ("stuck", self.count(Kind::Stuck)),
             ("gaps", self.count(Kind::Gap)),
             ("unknown-resolved", self.unknown_resolved),
+            ("unknown-left", self.unknown_left),
             ("kills", self.kills),
             ("executions", self.executions),
             ("events", self.events),
@@ -85,6 +88,7 @@ pub fn check(evidence: &Evidence, kills: usize) -> Report {
         kills,
         acknowledged: acknowledged(&evidence.history),
         unknown_resolved: resolved(&evidence.history),
+        unknown_left: left_unknown(&evidence.history),
         executions: evidence.executions.len(),
         events: evidence.log.len(),
         ..Report::default()
@@ -129,6 +133,10 @@ fn resolved(history: &[Entry]) -> usize {
         }
     }
     calls.values().filter(|(invoked, settled)| *invoked > 1 && *settled).count()
+}
+
+fn left_unknown(history: &[Entry]) -> usize {
+    unresolved(history).iter().filter(|(_, op)| op.is_repeatable()).count()
 }
 
 /// The log's events per execution, in the log's order.

@@ -9,7 +9,7 @@ use ff_core::contracts::{
     RenewOutcome, ReplayExecutionArgs, RevokeLeaseArgs, RevokeLeaseResult, SubmitOutcome,
 };
 use ff_core::engine_backend::EngineBackend;
-use ff_core::engine_error::EngineError;
+use ff_core::engine_error::{ContentionKind, EngineError};
 use ff_core::types::{CancelSource, ExecutionId, LaneId, TimestampMs, WorkerId, WorkerInstanceId};
 
 use super::work::{self, LANES};
@@ -19,6 +19,9 @@ use crate::history::{self, Grant, Lease, Op, Outcome, Phase, Recorder, Work};
 pub const LEASE_MS: u32 = 300;
 const CLAIM_AT_ONCE: usize = 4;
 const CLAIM_WAIT: Duration = Duration::from_millis(50);
+/// How often a client asks again what became of a call, and after how long.
+const REPEATS: u32 = 3;
+const REPEAT_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub struct Client {
@@ -36,11 +39,18 @@ impl Client {
         self.call_as(&self.recorder.next_op_id(), op).await
     }
 
-    /// Makes a call under a given name, as a retry does.
+    /// Makes a call under a given name, as a retry does, and asks again if the answer is lost.
     pub async fn call_as(&self, op_id: &str, op: &Op) -> Option<Outcome> {
-        self.recorder.write(op_id, op, Phase::Invoke, None);
-        let answer = self.perform(op_id, op).await;
-        self.write_answer(op_id, op, answer)
+        for _ in 0..REPEATS {
+            self.recorder.write(op_id, op, Phase::Invoke, None);
+            let answer = self.perform(op_id, op).await;
+            match self.write_answer(op_id, op, answer) {
+                Ok(outcome) => return Some(outcome),
+                Err(Phase::Info) if op.is_repeatable() => tokio::time::sleep(REPEAT_AFTER).await,
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     /// Submits several pieces of work in one call; each is an operation of its own.
@@ -64,7 +74,7 @@ impl Client {
         };
         let outcomes: Vec<Result<Outcome, EngineError>> = outcomes;
         for ((op_id, work), outcome) in named.into_iter().zip(outcomes) {
-            self.write_answer(&op_id, &Op::Submit(work), outcome);
+            let _ = self.write_answer(&op_id, &Op::Submit(work), outcome);
         }
     }
 
@@ -73,16 +83,16 @@ impl Client {
         op_id: &str,
         op: &Op,
         answer: Result<Outcome, EngineError>,
-    ) -> Option<Outcome> {
+    ) -> Result<Outcome, Phase> {
         match answer {
             Ok(outcome) => {
                 self.recorder.write(op_id, op, Phase::Ok, Some(outcome.clone()));
-                Some(outcome)
+                Ok(outcome)
             }
             Err(error) => {
                 let (phase, outcome) = failed(&error);
                 self.recorder.write(op_id, op, phase, Some(outcome));
-                None
+                Err(phase)
             }
         }
     }
@@ -145,13 +155,16 @@ impl Client {
     }
 }
 
-/// Whether an error says that nothing happened, or only that nobody knows.
+/// Whether an error says that the operation was refused, or nothing about what became of it. An
+/// engine that had no time for it says nothing: an earlier call of the same name may have counted.
 fn failed(error: &EngineError) -> (Phase, Outcome) {
     let unknown = matches!(
         error,
         EngineError::Transport { .. }
             | EngineError::OutcomeUnknown { .. }
             | EngineError::Timeout { .. }
+            | EngineError::ResourceExhausted { .. }
+            | EngineError::Contention(ContentionKind::RetryExhausted)
     );
     let phase = if unknown { Phase::Info } else { Phase::Fail };
     (phase, Outcome::Error { code: error.code().to_owned() })

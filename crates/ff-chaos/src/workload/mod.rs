@@ -6,50 +6,97 @@ mod tasks;
 mod work;
 
 pub use client::{Client, LEASE_MS};
-pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path};
+pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path, subscribers_of};
 pub use work::{bytes, submission};
 
 use std::path::Path;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use ff_core::engine_backend::EngineBackend;
 
 use self::tasks::{Crew, Temper};
-use crate::history::{self, Recorder};
+use crate::history::{self, Recorder, Sitting};
 
 const SUBMITTERS: u64 = 3;
 const WORKERS: u64 = 4;
 /// How many unknown outcomes of its predecessor a process asks about, and how many at a time.
 const RETRIES: usize = 40;
 
+/// The seat of those who run one after the other.
+pub const ONLY_SEAT: &str = "engine";
+
+/// Who works in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Submitters, workers, an operator and subscribers.
+    Everybody,
+    Workers,
+}
+
+impl FromStr for Role {
+    type Err = anyhow::Error;
+
+    fn from_str(word: &str) -> anyhow::Result<Self> {
+        match word {
+            "everybody" => Ok(Self::Everybody),
+            "workers" => Ok(Self::Workers),
+            other => bail!("there is no role {other:?}"),
+        }
+    }
+}
+
+/// What one process does.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Only one process at a time may take it.
+    pub seat: String,
+    pub role: Role,
+    /// How long a submitter pauses.
+    pub pause_ms: (u64, u64),
+    pub seed: u64,
+}
+
+impl Load {
+    /// The load of a process that has the store for itself.
+    pub fn alone(seed: u64) -> Self {
+        let (seat, role) = (ONLY_SEAT.to_owned(), Role::Everybody);
+        Self { seat, role, pause_ms: (2, 12), seed }
+    }
+}
+
 /// Runs load until the process is killed.
 pub async fn run_until_killed(
     backend: Arc<dyn EngineBackend>,
     dir: &Path,
-    seed: u64,
+    load: Load,
 ) -> anyhow::Result<()> {
-    let round = history::next_round(dir);
-    let before = match round {
-        1 => Vec::new(),
-        _ => history::unresolved(&history::read(&history::path_of(dir, round - 1))?.lines),
+    let sitting = Sitting::next(dir, &load.seat);
+    let before = match sitting.before() {
+        None => Vec::new(),
+        Some(before) => history::unresolved(&history::read(&before.path(dir))?.lines),
     };
-    let client = Client::new(backend, Recorder::open(dir, round)?);
-    let crew = Crew::new(client.clone(), round, Temper::Reckless);
-    let mut rng = fastrand::Rng::with_seed(seed);
+    let client = Client::new(backend, Recorder::open(dir, &sitting)?);
+    let crew = Crew::new(client.clone(), sitting, Temper::Reckless);
+    let mut rng = fastrand::Rng::with_seed(load.seed);
     let mut running = tokio::task::JoinSet::new();
-    for subscriber in SUBSCRIBERS {
-        let mut subscriber = subscriber.resume(&client.backend, dir).await?;
-        running.spawn(async move { subscriber.follow().await });
-    }
-    for _ in 0..SUBMITTERS {
-        running.spawn(crew.clone().submit(rng.fork()));
+    if load.role == Role::Everybody {
+        for subscriber in SUBSCRIBERS {
+            let (backend, dir, seat) = (client.backend.clone(), dir.to_owned(), load.seat.clone());
+            let follow =
+                async move { subscriber.resume(&backend, &dir, &seat).await?.follow().await };
+            running.spawn(follow);
+        }
+        for _ in 0..SUBMITTERS {
+            running.spawn(crew.clone().submit(load.pause_ms, rng.fork()));
+        }
+        running.spawn(crew.clone().operate(rng.fork()));
     }
     for worker in 0..WORKERS {
         running.spawn(crew.clone().work(worker, rng.fork()));
     }
-    running.spawn(crew.operate(rng.fork()));
     running.spawn(async move {
         retry(&client, before.into_iter().take(RETRIES).collect()).await;
         std::future::pending().await
@@ -70,11 +117,11 @@ pub async fn drain(
     patience: Duration,
 ) -> anyhow::Result<()> {
     let unresolved = history::unresolved(&history::read_all(dir)?.lines);
-    let round = history::next_round(dir);
-    let client = Client::new(backend.clone(), Recorder::open(dir, round)?);
+    let sitting = Sitting::next(dir, ONLY_SEAT);
+    let client = Client::new(backend.clone(), Recorder::open(dir, &sitting)?);
     retry(&client, unresolved).await;
 
-    let crew = Crew::new(client, round, Temper::Calm);
+    let crew = Crew::new(client, sitting, Temper::Calm);
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut workers = tokio::task::JoinSet::new();
     for worker in 0..WORKERS {
@@ -88,8 +135,8 @@ pub async fn drain(
     while let Some(worker) = workers.join_next().await {
         worker.context("a worker panicked")??;
     }
-    for subscriber in SUBSCRIBERS {
-        subscriber.resume(&backend, dir).await?.catch_up().await?;
+    for (seat, subscriber) in subscribers_of(dir)? {
+        subscriber.resume(&backend, dir, &seat).await?.catch_up().await?;
     }
     Ok(())
 }

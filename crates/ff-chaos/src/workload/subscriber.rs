@@ -3,14 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use ff_core::contracts::{EventFilter, EventType};
+use ff_core::contracts::{Event, EventFilter, EventType};
 use ff_core::engine::{StartAt, Subscription};
 use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_error::{EngineError, ErrorClass};
 use serde::{Deserialize, Serialize};
 
 use crate::evidence::LogEvent;
-use crate::history::Journal;
+use crate::history::{self, Journal};
+
+/// How long a store may be away before a subscriber gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How many events a subscriber may see again after a kill.
 const KEPT_EVERY: u32 = 8;
@@ -43,8 +49,15 @@ pub const SUBSCRIBERS: [Subscriber; 2] = [
     Subscriber { name: "endings", event_types: &[EventType::Completed, EventType::Cancelled] },
 ];
 
-pub fn deliveries_path(dir: &Path, subscriber: &str) -> PathBuf {
-    dir.join(format!("deliveries.{subscriber}.jsonl"))
+pub fn deliveries_path(dir: &Path, seat: &str, subscriber: &str) -> PathBuf {
+    dir.join(format!("deliveries.{seat}.{subscriber}.jsonl"))
+}
+
+/// Everybody who has followed the log, with their seats.
+pub fn subscribers_of(dir: &Path) -> anyhow::Result<Vec<(String, Subscriber)>> {
+    let all = history::seats(dir)?;
+    let all = all.iter().flat_map(|seat| SUBSCRIBERS.map(|one| (seat.clone(), one)));
+    Ok(all.filter(|(seat, one)| deliveries_path(dir, seat, one.name).exists()).collect())
 }
 
 impl Subscriber {
@@ -52,8 +65,9 @@ impl Subscriber {
         self,
         backend: &Arc<dyn EngineBackend>,
         dir: &Path,
+        seat: &str,
     ) -> anyhow::Result<Following> {
-        let place = dir.join(format!("{}.cursor", self.name));
+        let place = dir.join(format!("{seat}.{}.cursor", self.name));
         let after = match fs::read_to_string(&place) {
             Ok(cursor) => Some(cursor),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
@@ -62,8 +76,14 @@ impl Subscriber {
         let start = after.clone().map_or(StartAt::Oldest, StartAt::After);
         let filter =
             EventFilter { event_types: self.event_types.to_vec(), ..EventFilter::default() };
-        let subscription = backend.subscribe(filter, start).await?;
-        let journal = Journal::append_to(&deliveries_path(dir, self.name))?;
+        let asked = Instant::now();
+        let subscription = loop {
+            match backend.subscribe(filter.clone(), start.clone()).await {
+                Ok(subscription) => break subscription,
+                Err(error) => bear(error, asked).await?,
+            }
+        };
+        let journal = Journal::append_to(&deliveries_path(dir, seat, self.name))?;
         journal.write(&Delivery::Resumed { after });
         Ok(Following { subscription, journal, place, since_kept: 0 })
     }
@@ -79,9 +99,15 @@ pub struct Following {
 
 impl Following {
     pub async fn follow(&mut self) -> anyhow::Result<()> {
+        let mut away_since = None;
         loop {
-            let event = self.subscription.next().await?;
-            self.note(&event)?;
+            match self.subscription.next().await {
+                Ok(event) => {
+                    away_since = None;
+                    self.note(&event)?;
+                }
+                Err(error) => bear(error, *away_since.get_or_insert_with(Instant::now)).await?,
+            }
         }
     }
 
@@ -93,7 +119,7 @@ impl Following {
         Ok(())
     }
 
-    fn note(&mut self, event: &ff_core::contracts::Event) -> anyhow::Result<()> {
+    fn note(&mut self, event: &Event) -> anyhow::Result<()> {
         let cursor = event.cursor.clone();
         self.journal.write(&Delivery::Event { cursor, event: LogEvent::from(event) });
         self.since_kept += 1;
@@ -106,4 +132,13 @@ impl Following {
         }
         Ok(())
     }
+}
+
+/// A store may be away for a while; what it says about the log itself is final.
+async fn bear(error: EngineError, since: Instant) -> Result<(), EngineError> {
+    if error.class() != ErrorClass::Retryable || since.elapsed() > PATIENCE {
+        return Err(error);
+    }
+    tokio::time::sleep(PAUSE).await;
+    Ok(())
 }

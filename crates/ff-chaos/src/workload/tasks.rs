@@ -10,7 +10,7 @@ use ff_core::types::{ExecutionId, LaneId};
 
 use super::client::{Client, LEASE_MS};
 use super::work::{self, LANES};
-use crate::history::{self, Lease, Op, Outcome, Work};
+use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
 
 /// How many executions the operator remembers.
 const REMEMBERED: usize = 128;
@@ -25,16 +25,16 @@ pub enum Temper {
 /// Everybody who works in one process, and what they tell each other.
 pub struct Crew {
     client: Client,
-    round: u32,
+    sitting: Sitting,
     temper: Temper,
     stopped: AtomicBool,
     recent: Mutex<VecDeque<String>>,
 }
 
 impl Crew {
-    pub fn new(client: Client, round: u32, temper: Temper) -> Arc<Self> {
+    pub fn new(client: Client, sitting: Sitting, temper: Temper) -> Arc<Self> {
         let (stopped, recent) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Self { client, round, temper, stopped, recent })
+        Arc::new(Self { client, sitting, temper, stopped, recent })
     }
 
     /// Workers finish what they have in hand and return.
@@ -43,7 +43,7 @@ impl Crew {
     }
 
     /// Submits work under chosen ids, sometimes twice under one key, sometimes in contradiction.
-    pub async fn submit(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+    pub async fn submit(self: Arc<Self>, pause_ms: (u64, u64), mut rng: Rng) -> anyhow::Result<()> {
         loop {
             let mut items = Vec::new();
             for _ in 0..rng.usize(1..5) {
@@ -59,12 +59,12 @@ impl Crew {
             }
             rng.shuffle(&mut items);
             self.client.submit(items).await;
-            pause(&mut rng, 2..12).await;
+            pause(&mut rng, pause_ms.0..pause_ms.1).await;
         }
     }
 
     pub async fn work(self: Arc<Self>, worker: u64, mut rng: Rng) -> anyhow::Result<()> {
-        let worker = format!("worker-{}-{worker}", self.round);
+        let worker = format!("worker-{}-{worker}", self.sitting);
         let mut in_hand = tokio::task::JoinSet::new();
         while !self.stopped.load(Ordering::Relaxed) {
             let claim = Op::Claim { worker: worker.clone() };

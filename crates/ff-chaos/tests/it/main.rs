@@ -4,7 +4,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ff_chaos::{checker, evidence, workload};
+use ff_chaos::workload::{self, Load};
+use ff_chaos::{checker, evidence};
 use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::SystemClock;
 use ff_core::store::memory::MemoryBackend;
@@ -35,7 +36,7 @@ fn the_memory_store_passes_without_kills() {
     for seed in 0..3 {
         // Dropping a runtime waits until nothing of it runs any more, as a kill would.
         let clients = Runtime::new().unwrap();
-        let load = workload::run_until_killed(backend.clone(), dir.path(), seed);
+        let load = workload::run_until_killed(backend.clone(), dir.path(), Load::alone(seed));
         let ended = clients
             .block_on(async { tokio::time::timeout(Duration::from_millis(300), load).await });
         assert!(ended.is_err(), "the load ended by itself: {ended:?}");

@@ -13,9 +13,6 @@ use crate::store::{Batch, Job, Store};
 /// How often one batch is decided anew after a conflict before its callers are told.
 const TRIES: u32 = 3;
 
-/// The rest before a transaction that lost against another is run for the second time; it doubles.
-const REST: Duration = Duration::from_millis(5);
-
 /// Callers that were answered together come back together: a pump waits for them while they keep
 /// coming, at most this long and far shorter than a flush.
 const GATHER_AT_MOST: Duration = Duration::from_micros(250);
@@ -175,12 +172,8 @@ async fn transact(store: &dyn Store, batch: &mut Batch) -> Result<(), StoreError
     let mut tries = 1;
     loop {
         match store.transact(batch).await {
-            Err(StoreError::Conflict(_)) if tries < TRIES => {}
-            Err(StoreError::Retry(_)) if tries < TRIES => {
-                tokio::time::sleep(REST * tries).await;
-            }
+            Err(StoreError::Conflict(_) | StoreError::Retry(_)) if tries < TRIES => tries += 1,
             outcome => return outcome,
         }
-        tries += 1;
     }
 }

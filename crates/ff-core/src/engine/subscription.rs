@@ -93,29 +93,26 @@ impl Subscription {
 
     /// Reads on in every shard; false if there was nothing.
     async fn read_page(&mut self) -> Result<bool, EngineError> {
-        let mut any = false;
-        for shard in 0..self.seen.len() {
-            let query = Query::Events { shard: shard as u16, after: self.seen[shard], limit: PAGE };
-            let rows = self.store.query(query).await;
-            let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
-            let log = rows.log.unwrap_or_else(empty_log);
-            self.here().check(&log)?;
-            for row in rows.events {
-                if row.seq != self.seen[shard] + 1 {
-                    // Retention may have passed this place since the bounds were read.
-                    let rows = self.store.query(Query::Log).await;
-                    let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
-                    self.here().check(&rows.log.unwrap_or_else(empty_log))?;
-                    let detail = format!("the log has a hole before event {}", row.seq);
-                    return Err(EngineError::validation(ValidationKind::Corruption, detail));
-                }
-                any = true;
-                let cursor_before = self.cursor_at();
-                self.seen[shard] = row.seq;
-                if row.matches(&self.filter) {
-                    let event = views::event(&row, self.cursor_at());
-                    self.ready.push_back(Waiting { event, cursor_before });
-                }
+        let query = Query::Events { after: self.seen.clone(), limit: PAGE };
+        let rows = self.store.query(query).await;
+        let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
+        self.here().check(&rows.log.unwrap_or_else(empty_log))?;
+        let any = !rows.events.is_empty();
+        for row in rows.events {
+            let shard = usize::from(row.shard);
+            if self.seen.get(shard).is_none_or(|seen| row.seq != seen + 1) {
+                // Retention may have passed this place since the bounds were read.
+                let rows = self.store.query(Query::Log).await;
+                let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
+                self.here().check(&rows.log.unwrap_or_else(empty_log))?;
+                let detail = format!("the log has a hole before event {}", row.seq);
+                return Err(EngineError::validation(ValidationKind::Corruption, detail));
+            }
+            let cursor_before = self.cursor_at();
+            self.seen[shard] = row.seq;
+            if row.matches(&self.filter) {
+                let event = views::event(&row, self.cursor_at());
+                self.ready.push_back(Waiting { event, cursor_before });
             }
         }
         Ok(any)

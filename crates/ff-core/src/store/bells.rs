@@ -105,6 +105,16 @@ impl Bells {
         });
     }
 
+    /// Something may have changed, and nobody knows what: everybody looks.
+    pub fn ring_everybody(&self) {
+        let lanes: Vec<Arc<str>> = self.waiters().keys().cloned().collect();
+        for lane in lanes {
+            self.ring_lane(&lane, usize::MAX);
+        }
+        self.ring_timers(TimestampMs(i64::MIN));
+        self.ring_events();
+    }
+
     /// Wakes as many waiting claims as there is new work.
     pub fn ring_lane(&self, lane: &Arc<str>, count: usize) {
         self.ring_before(lane, count, self.next_ticket.load(Ordering::Acquire));

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bells;
+pub mod cells;
 mod change;
 pub mod memory;
 mod needs;

@@ -22,8 +22,8 @@ pub enum Query {
     Payloads(Vec<ExecutionKey>),
     /// The stored result of an execution, as `blobs`.
     Result(ExecutionKey),
-    /// `events` of a shard after a place in the log, and `log`.
-    Events { shard: u16, after: u64, limit: usize },
+    /// `events` after a place in each shard of the log, so many of each at most, and `log`.
+    Events { after: Vec<u64>, limit: usize },
     /// `events` of one execution after one of its versions.
     History { execution: ExecutionKey, after_version: u64, limit: usize },
     /// `counts` per namespace, lane and state.

@@ -95,6 +95,11 @@ impl Cluster {
         self.binaries.path(name)
     }
 
+    /// What the server has said so far.
+    pub fn log(&self) -> PathBuf {
+        server::log_in(self.folder.path())
+    }
+
     /// The process id of the server's first process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.server.as_ref().map(Server::pid)

@@ -19,7 +19,7 @@ const SHOWN_LINES: usize = 20;
 /// Waits for the end of its input, which comes with the end of whoever holds the other end, and
 /// then cleans up after it.
 const WATCHDOG: &str =
-    r#"cat >/dev/null; kill -QUIT "$1" && sleep 1; kill -KILL "$1"; rm -rf "$2" "$3""#;
+    r#"read -r _; kill -QUIT "$1" && sleep 1; kill -KILL "$1"; rm -rf "$2" "$3""#;
 
 /// Why a server did not start.
 pub enum Failure {
@@ -41,6 +41,10 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+pub fn log_in(folder: &Path) -> PathBuf {
+    folder.join("log")
+}
+
 pub struct Server {
     postmaster: Child,
     watchdog: Child,
@@ -54,7 +58,7 @@ impl Server {
         mut ready: Command,
         folders: [&Path; 2],
     ) -> Result<Self, Failure> {
-        let log = folders[0].join("log");
+        let log = log_in(folders[0]);
         let before = fs::metadata(&log).map_or(0, |metadata| metadata.len());
         let file = OpenOptions::new().create(true).append(true).open(&log);
         let file = file.context("opening the server's log")?;

@@ -29,7 +29,8 @@ impl Tables {
                 rows.blobs = row.and_then(|row| bytes_of(key, &row.result)).into_iter().collect();
                 rows.executions = row.cloned().into_iter().collect();
             }
-            Query::Events { after, limit, .. } => {
+            Query::Events { after, limit } => {
+                let after = after.first().copied().unwrap_or_default();
                 let from = (Bound::Excluded(after), Bound::Unbounded);
                 let events = self.events.range(from).filter(|(seq, _)| **seq >= self.log_floor);
                 rows.events = events.take(limit).map(|(_, row)| row.clone()).collect();

@@ -1,0 +1,182 @@
+//! Bells between engines on one database: one coalesced NOTIFY after commits, never inside them.
+//!
+//! Every one of them is a hint. Whoever hears nothing looks again anyway.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use ff_core::store::{Bells, Change, Write};
+use ff_core::types::TimestampMs;
+use serde_json::{Map, Value, json};
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use sqlx::{ConnectOptions, PgConnection};
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+use crate::PostgresStore;
+
+/// At most one message is sent in this time, however much is committed.
+const COALESCE: Duration = Duration::from_millis(10);
+const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Postgres takes no longer messages; one that would be longer rings for every lane.
+const LONGEST: usize = 7_000;
+
+/// What has been committed here and not yet been told to others.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    news: Mutex<News>,
+    ready: Notify,
+}
+
+#[derive(Default)]
+struct News {
+    lanes: HashMap<Arc<str>, usize>,
+    due: Option<TimestampMs>,
+    events: bool,
+}
+
+impl Outbox {
+    pub fn tell(&self, change: &Change) {
+        if change.events.is_empty() && change.timers.is_empty() {
+            return;
+        }
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        news.events |= !change.events.is_empty();
+        for write in &change.executions {
+            if let Write::Insert(row) | Write::Update(row) = write
+                && row.is_claimable()
+            {
+                *news.lanes.entry(row.lane.clone()).or_default() += 1;
+            }
+        }
+        for write in &change.lanes {
+            if let Write::Update(row) = write {
+                news.lanes.insert(row.lane.clone(), usize::MAX);
+            }
+        }
+        for write in &change.timers {
+            if let Write::Insert(row) | Write::Update(row) = write {
+                news.due = Some(news.due.map_or(row.key.due_at, |due| due.min(row.key.due_at)));
+            }
+        }
+        drop(news);
+        self.ready.notify_one();
+    }
+
+    fn take(&self, from: Uuid) -> String {
+        let news = std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner));
+        let lanes: Map<String, Value> =
+            news.lanes.iter().map(|(lane, count)| (lane.to_string(), json!(count))).collect();
+        let due = news.due.map(|due| due.0);
+        let text = json!({ "from": from, "lanes": lanes, "due": due, "events": news.events });
+        let text = text.to_string();
+        if text.len() <= LONGEST { text } else { json!({ "from": from, "all": true }).to_string() }
+    }
+}
+
+/// Starts the task that tells others, and the one that hears them.
+pub(crate) fn spawn(store: &Arc<PostgresStore>, ended: watch::Receiver<()>) {
+    let from = Uuid::new_v4();
+    let until = |mut ended: watch::Receiver<()>| async move {
+        // Nothing is ever sent: the channel closes with the store.
+        let _ = ended.changed().await;
+    };
+    let telling = tell(Arc::downgrade(store), store.outbox.clone(), from);
+    let end = until(ended.clone());
+    tokio::spawn(async move {
+        tokio::select! { () = telling => {}, () = end => {} }
+    });
+    if store.listens {
+        let hearing = hear(Arc::downgrade(store), store.bells.clone(), from);
+        let end = until(ended);
+        tokio::spawn(async move {
+            tokio::select! { () = hearing => {}, () = end => {} }
+        });
+    }
+}
+
+async fn tell(store: Weak<PostgresStore>, outbox: Arc<Outbox>, from: Uuid) {
+    let mut connection = None;
+    loop {
+        outbox.ready.notified().await;
+        let text = outbox.take(from);
+        let Some(channel) = channel(&store, &mut connection).await else {
+            tokio::time::sleep(REST_AFTER_ERROR).await;
+            continue;
+        };
+        if let Some(open) = connection.as_mut() {
+            let sent = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(text);
+            if sent.execute(open).await.is_err() {
+                connection = None;
+            }
+        }
+        tokio::time::sleep(COALESCE).await;
+    }
+}
+
+/// The name that engines on this database have in common, which others on the same server have not.
+async fn channel(
+    store: &Weak<PostgresStore>,
+    connection: &mut Option<PgConnection>,
+) -> Option<String> {
+    let store = store.upgrade().filter(|store| !store.is_closed())?;
+    if connection.is_none() {
+        *connection = Some(bell_options(&store).connect().await.ok()?);
+    }
+    let identity = store.identity(connection.as_mut()?).await.ok()?;
+    Some(format!("flowfabric_{}", identity.history_id.simple()))
+}
+
+async fn hear(store: Weak<PostgresStore>, bells: Arc<Bells>, from: Uuid) {
+    loop {
+        if let Some(mut listener) = listener(&store).await {
+            // What was rung while nobody listened is not known.
+            bells.ring_everybody();
+            while let Ok(heard) = listener.try_recv().await {
+                match heard {
+                    Some(message) => ring(&bells, message.payload(), from),
+                    None => bells.ring_everybody(),
+                }
+            }
+        }
+        tokio::time::sleep(REST_AFTER_ERROR).await;
+    }
+}
+
+async fn listener(store: &Weak<PostgresStore>) -> Option<PgListener> {
+    let mut connection = None;
+    let channel = channel(store, &mut connection).await?;
+    drop(connection);
+    let connecting = bell_options(&*store.upgrade()?);
+    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(connecting);
+    let mut listener = PgListener::connect_with(&pool).await.ok()?;
+    listener.listen(&channel).await.ok()?;
+    Some(listener)
+}
+
+fn bell_options(store: &PostgresStore) -> PgConnectOptions {
+    store.connecting.clone().application_name("flowfabric bell")
+}
+
+fn ring(bells: &Bells, text: &str, own: Uuid) {
+    let Ok(message) = serde_json::from_str::<Value>(text) else {
+        return bells.ring_everybody();
+    };
+    if message["from"].as_str().is_some_and(|from| Uuid::parse_str(from) == Ok(own)) {
+        return;
+    }
+    if message["all"].as_bool() == Some(true) {
+        return bells.ring_everybody();
+    }
+    for (lane, count) in message["lanes"].as_object().into_iter().flatten() {
+        let count = count.as_u64().and_then(|count| usize::try_from(count).ok());
+        bells.ring_lane(&lane.as_str().into(), count.unwrap_or(usize::MAX));
+    }
+    if let Some(due) = message["due"].as_i64() {
+        bells.ring_timers(TimestampMs(due));
+    }
+    if message["events"].as_bool() == Some(true) {
+        bells.ring_events();
+    }
+}

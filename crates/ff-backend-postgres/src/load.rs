@@ -1,0 +1,419 @@
+//! Reads what a batch needs, inside its transaction and under row locks.
+//!
+//! Locks are taken in one order everywhere: the sweeper's, flows, executions by key, then the rows
+//! that hang on them. Claims skip what is locked, so they never wait for anybody. Attempts are read
+//! in a statement of their own once their executions are locked: nobody else can move them then.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{
+    AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
+    EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind, TimerRow,
+};
+use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::{Needs, RetentionScan, World};
+use ff_core::types::{ExecutionKey, TimestampMs};
+use sqlx::postgres::{PgArguments, PgRow};
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres};
+use uuid::Uuid;
+
+use crate::claim::Frontiers;
+use crate::columns::{Column, LANE, narrow};
+use crate::error::store_error;
+use crate::statements::Statements;
+
+pub(crate) struct Loader<'c> {
+    pub connection: &'c mut PgConnection,
+    pub words: &'c mut Words,
+    pub statements: &'c Statements,
+    pub frontiers: &'c Frontiers,
+    /// The number that sweepers of this database agree on.
+    pub sweep_lock: i64,
+    /// The last try met rows that should not be there.
+    pub careful: bool,
+}
+
+pub(crate) type Prepared<'q> = Query<'q, Postgres, PgArguments>;
+
+impl Loader<'_> {
+    pub async fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
+        let mut world = World::new(now, "postgres");
+        let mut executions = needs.executions.clone();
+        if needs.due_timers > 0 {
+            self.due_timers(&mut world, needs.due_timers, &mut executions).await?;
+        }
+        if let Some(scan) = needs.retention {
+            self.retired(&mut world, scan, &mut executions).await?;
+        }
+        self.flows(&mut world, &needs.flows, &self.statements.flows_locked).await?;
+        self.members(&needs.flow_members, &mut executions).await?;
+        self.executions(&mut world, &executions).await?;
+        if needs.unannounced > 0 {
+            self.unannounced(&mut world, needs.unannounced).await?;
+        }
+        if !needs.claimable.is_empty() {
+            self.claimable(&mut world, &needs.claimable).await?;
+        }
+        self.attempts(&mut world, &needs.attempts).await?;
+        self.flows_of_claimable(&mut world).await?;
+        self.edge_groups(&mut world, &needs.edge_groups_into).await?;
+        self.backlogs(&mut world, &needs.backlogs).await?;
+        self.lanes(&mut world, needs).await?;
+        self.idempotency(&mut world, needs).await?;
+        Ok(world)
+    }
+
+    /// Locks executions in the order of their keys.
+    async fn executions(
+        &mut self,
+        world: &mut World,
+        keys: &BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let query = sqlx::query(&self.statements.executions);
+        for cells in self.fetch(by_key(query, keys)).await? {
+            let read = Reader::new(&Column(&cells), self.words).execution();
+            if let Some(row) = readable(read)? {
+                world.executions.load(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// The current attempt of each loaded execution, and those that were asked for.
+    async fn attempts(
+        &mut self,
+        world: &mut World,
+        asked: &BTreeSet<AttemptKey>,
+    ) -> Result<(), StoreError> {
+        let claimable = world.claimable.values().flat_map(|scanned| &scanned.keys);
+        let claimable: HashSet<&ExecutionKey> = claimable.collect();
+        // What was never leased has no attempt, unless one was put there by hand: then the insert
+        // of another fails, and the next try looks carefully.
+        let may_have = |row: &&ExecutionRow| {
+            let never_leased = row.lease_epoch == 0 && row.version > 0;
+            self.careful || !never_leased || !claimable.contains(&row.key)
+        };
+        let current = world.executions.rows().filter(may_have);
+        let current = current.map(|row| AttemptKey { execution: row.key, index: row.attempt_index });
+        let keys: BTreeSet<AttemptKey> = current.chain(asked.iter().copied()).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let partitions: Vec<_> = keys.iter().map(|key| narrow(key.execution.partition)).collect();
+        let ids: Vec<Uuid> = keys.iter().map(|key| key.execution.id).collect();
+        let indexes: Vec<_> = keys.iter().map(|key| key.index as i32).collect();
+        let query = sqlx::query(&self.statements.attempts);
+        for cells in self.fetch(query.bind(partitions).bind(ids).bind(indexes)).await? {
+            let column = Column(&cells);
+            let mut reader = Reader::new(&column, self.words);
+            let partition = reader.number()?;
+            let execution = ExecutionKey { partition, id: reader.uuid()? };
+            world.attempts.load(reader.attempt(execution)?);
+        }
+        Ok(())
+    }
+
+    async fn flows(
+        &mut self,
+        world: &mut World,
+        keys: &BTreeSet<FlowKey>,
+        sql: &str,
+    ) -> Result<(), StoreError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
+        let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
+        for cells in self.fetch(sqlx::query(sql).bind(partitions).bind(ids)).await? {
+            world.flows.load(Reader::new(&Column(&cells), self.words).flow()?);
+        }
+        Ok(())
+    }
+
+    /// Whether the flow of something claimable still lives is looked at, not locked: a claim that
+    /// meets a cancellation half-way comes before it.
+    async fn flows_of_claimable(&mut self, world: &mut World) -> Result<(), StoreError> {
+        let claimable = world.claimable.values().flat_map(|scanned| &scanned.keys);
+        let flow = |key: &ExecutionKey| {
+            let id = world.executions.get(key)?.flow_id?;
+            Some(FlowKey { partition: key.partition, id })
+        };
+        let keys = claimable.filter_map(flow).filter(|key| !world.flows.is_loaded(key)).collect();
+        self.flows(world, &keys, &self.statements.flows).await
+    }
+
+    async fn members(
+        &mut self,
+        flows: &BTreeSet<FlowKey>,
+        executions: &mut BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        for flow in flows {
+            let sql = "SELECT execution_id FROM ff_exec_core \
+                       WHERE partition_key = $1 AND flow_id = $2";
+            let query = sqlx::query(sql).bind(narrow(flow.partition)).bind(flow.id);
+            for cells in self.fetch(query).await? {
+                let id = Reader::new(&Column(&cells), self.words).uuid()?;
+                executions.insert(ExecutionKey { partition: flow.partition, id });
+            }
+        }
+        Ok(())
+    }
+
+    async fn unannounced(&mut self, world: &mut World, limit: usize) -> Result<(), StoreError> {
+        let query = sqlx::query(&self.statements.unannounced).bind(whole(limit));
+        for cells in self.fetch(query).await? {
+            let read = Reader::new(&Column(&cells), self.words).execution();
+            if let Some(row) = readable(read)? {
+                world.unannounced.push(row.key);
+                world.executions.load(row);
+            }
+        }
+        Ok(())
+    }
+
+    async fn edge_groups(
+        &mut self,
+        world: &mut World,
+        keys: &BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        for key in keys {
+            let sql = "SELECT g.flow_id, g.success_count, g.fail_count, g.skip_count, \
+                       g.running_count FROM ff_edge_group AS g \
+                       WHERE g.partition_key = $1 AND g.downstream_eid = $2 AND EXISTS \
+                       (SELECT 1 FROM ff_edge AS e WHERE e.partition_key = g.partition_key \
+                        AND e.downstream_eid = g.downstream_eid AND e.flow_id = g.flow_id) \
+                       ORDER BY g.flow_id FOR UPDATE OF g";
+            for cells in self.fetch(one_key(sqlx::query(sql), key.partition, key.id)).await? {
+                let column = Column(&cells);
+                let mut reader = Reader::new(&column, self.words);
+                let flow = FlowKey { partition: key.partition, id: reader.uuid()? };
+                world.edge_groups.load(EdgeGroupRow {
+                    key: EdgeGroupKey { flow, downstream: key.id },
+                    success_count: reader.number()?,
+                    fail_count: reader.number()?,
+                    skip_count: reader.number()?,
+                    running_count: reader.number()?,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The header's lock stands for the members too.
+    async fn backlogs(
+        &mut self,
+        world: &mut World,
+        flows: &BTreeSet<FlowKey>,
+    ) -> Result<(), StoreError> {
+        for flow in flows {
+            let header = "SELECT requested_at_ms, requester, reason, cancellation_policy, status \
+                          FROM ff_cancel_backlog WHERE partition_key = $1 AND flow_id = $2 \
+                          FOR UPDATE";
+            for cells in self.fetch(one_key(sqlx::query(header), flow.partition, flow.id)).await? {
+                let column = Column(&cells);
+                let mut reader = Reader::new(&column, self.words);
+                world.backlogs.load(BacklogRow {
+                    key: *flow,
+                    requested_at: TimestampMs(reader.number()?),
+                    requester: reader.own_text()?.unwrap_or_default(),
+                    reason: reader.own_text()?.unwrap_or_default(),
+                    cancellation_policy: reader.own_text()?.unwrap_or_default(),
+                    status: reader.own_text()?.unwrap_or_default(),
+                });
+            }
+            let members = "SELECT execution_id FROM ff_cancel_backlog_member \
+                           WHERE partition_key = $1 AND flow_id = $2";
+            for cells in self.fetch(one_key(sqlx::query(members), flow.partition, flow.id)).await? {
+                let execution_id = Column(&cells).text(0)?.unwrap_or_default().to_owned();
+                let key = BacklogMemberKey { flow: *flow, execution_id };
+                world.backlog_members.load(BacklogMemberRow { key });
+            }
+        }
+        Ok(())
+    }
+
+    async fn lanes(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
+        let announced = world.unannounced.iter().filter_map(|key| world.executions.get(key));
+        let announced = announced.map(|row| row.lane.clone());
+        let lanes: BTreeSet<Arc<str>> = announced.chain(needs.lanes.iter().cloned()).collect();
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = lanes.iter().map(|lane| &**lane).collect();
+        let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ANY($1)");
+        for cells in self.fetch(sqlx::query(&sql).bind(names)).await? {
+            world.lanes.load(Reader::new(&Column(&cells), self.words).lane()?);
+        }
+        Ok(())
+    }
+
+    /// The keys that were asked for, and those of executions that a timer or retention brought.
+    async fn idempotency(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
+        let timers = world.due_timers.iter().flat_map(|timer| &timer.members);
+        let timers = timers.map(|member| member.execution);
+        let retired = world.retired_events.iter().filter_map(|event| event.execution);
+        let own = timers.chain(retired).filter_map(|key| {
+            let row = world.executions.get(&key)?;
+            let key = row.idempotency_key.clone()?;
+            Some(IdempotencyKey { namespace: row.namespace.clone(), key })
+        });
+        let keys: BTreeSet<IdempotencyKey> = own.chain(needs.idempotency.iter().cloned()).collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let namespaces: Vec<&str> = keys.iter().map(|key| &*key.namespace).collect();
+        let words: Vec<&str> = keys.iter().map(|key| &*key.key).collect();
+        let sql = "SELECT i.namespace, i.idempotency_key, i.partition_key, i.execution_id, \
+                   i.fingerprint, i.expires_at_ms \
+                   FROM unnest($1::text[], $2::text[]) AS k(namespace, word) \
+                   JOIN ff_idempotency AS i ON i.namespace = k.namespace \
+                   AND i.idempotency_key = k.word \
+                   ORDER BY i.namespace, i.idempotency_key FOR UPDATE OF i";
+        for cells in self.fetch(sqlx::query(sql).bind(namespaces).bind(words)).await? {
+            world.idempotency.load(idempotency(&Column(&cells), self.words)?);
+        }
+        Ok(())
+    }
+
+    /// What is due. Sweepers of other engines wait for each other, so that nothing is done twice.
+    async fn due_timers(
+        &mut self,
+        world: &mut World,
+        limit: usize,
+        executions: &mut BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
+        self.fetch(lock).await?;
+        let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer WHERE due_at_ms <= $1 \
+                   ORDER BY due_at_ms, kind, subject LIMIT $2";
+        let query = sqlx::query(sql).bind(world.now.0).bind(whole(limit));
+        for cells in self.fetch(query).await? {
+            let timer = timer(&Column(&cells), self.words)?;
+            executions.extend(timer.members.iter().map(|member| member.execution));
+            world.timers.load(timer.clone());
+            world.due_timers.push(timer);
+        }
+        world.due_timers.sort_unstable_by_key(|timer| timer.key);
+        Ok(())
+    }
+
+    /// The old end of the shard that is oldest.
+    async fn retired(
+        &mut self,
+        world: &mut World,
+        scan: RetentionScan,
+        executions: &mut BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
+        self.fetch(lock).await?;
+        let cutoff = scan.max_age_ms.map_or(i64::MIN, |age| world.now.0.saturating_sub_unsigned(age));
+        let horizon = match scan.max_finished {
+            Some(keep) => finish_horizon(self.connection, keep).await?,
+            None => None,
+        };
+        let Some((shard, floor)) = oldest_shard(self.connection).await? else { return Ok(()) };
+        let query = sqlx::query(&self.statements.retired);
+        let query = query.bind(shard).bind(floor).bind(whole(scan.limit));
+        let mut events = Vec::new();
+        for cells in self.fetch(query).await? {
+            events.push(Reader::new(&Column(&cells), self.words).event()?);
+        }
+        let retired = |event: &EventRow| {
+            let place = (event.at.0, narrow(event.shard), event.seq as i64);
+            event.at.0 <= cutoff || horizon.is_some_and(|horizon| place <= horizon)
+        };
+        let count = events.iter().take_while(|event| retired(event)).count();
+        events.truncate(count);
+        executions.extend(events.iter().filter_map(|event| event.execution));
+        world.retired_events = events;
+        Ok(())
+    }
+
+    pub(crate) async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
+        query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
+    }
+}
+
+fn by_key<'q>(query: Prepared<'q>, keys: &BTreeSet<ExecutionKey>) -> Prepared<'q> {
+    let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
+    let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
+    query.bind(partitions).bind(ids)
+}
+
+fn one_key(query: Prepared<'_>, partition: u16, id: Uuid) -> Prepared<'_> {
+    query.bind(narrow(partition)).bind(id)
+}
+
+fn timer(cells: &Column<'_>, words: &mut Words) -> Result<TimerRow, StoreError> {
+    let mut reader = Reader::new(cells, words);
+    let due_at = TimestampMs(reader.number()?);
+    let kind = reader.own_text()?.unwrap_or_default();
+    let kind = TimerKind::read(&kind)
+        .ok_or_else(|| StoreError::Corrupt(format!("unknown timer {kind:?}")))?;
+    let key = TimerKey { due_at, kind, subject: reader.uuid()? };
+    let members = reader.bytes()?.unwrap_or_default();
+    Ok(TimerRow { key, members: TimerRow::decode_members(&members) })
+}
+
+fn idempotency(cells: &Column<'_>, words: &mut Words) -> Result<IdempotencyRow, StoreError> {
+    let mut reader = Reader::new(cells, words);
+    let namespace = reader.shared_text()?.unwrap_or_default();
+    let key = IdempotencyKey { namespace, key: reader.own_text()?.unwrap_or_default() };
+    let partition = reader.number()?;
+    let execution = ExecutionKey { partition, id: reader.uuid()? };
+    let fingerprint = reader.bytes()?.unwrap_or_default();
+    let fingerprint = <[u8; 32]>::try_from(&*fingerprint)
+        .map_err(|_| StoreError::Corrupt("a fingerprint is not 32 bytes long".to_owned()))?;
+    Ok(IdempotencyRow { key, execution, fingerprint, expires_at: reader.time()? })
+}
+
+/// One row that nobody can read must not stop the others: it counts as absent, loudly.
+pub(crate) fn readable(
+    read: Result<ExecutionRow, StoreError>,
+) -> Result<Option<ExecutionRow>, StoreError> {
+    match read {
+        Ok(row) => Ok(Some(row)),
+        Err(StoreError::Corrupt(why)) => {
+            tracing::error!(why, "an execution's row cannot be read; it is passed over");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Where the log is oldest: the shard and its floor.
+pub(crate) async fn oldest_shard(
+    connection: &mut PgConnection,
+) -> Result<Option<(i16, i64)>, StoreError> {
+    let sql = "SELECT s.shard, e.seq FROM ff_event_shard AS s, LATERAL ( \
+                 SELECT e.seq, e.at_ms FROM ff_event AS e \
+                 WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e \
+               ORDER BY e.at_ms, s.shard LIMIT 1";
+    sqlx::query_as(sql).fetch_optional(connection).await.map_err(|error| store_error(&error))
+}
+
+/// The last place before the newest `keep` endings of all shards: time, shard and number.
+pub(crate) async fn finish_horizon(
+    connection: &mut PgConnection,
+    keep: u64,
+) -> Result<Option<(i64, i16, i64)>, StoreError> {
+    let sql = "SELECT e.at_ms, s.shard, e.seq FROM ff_event_shard AS s, LATERAL ( \
+                 SELECT e.at_ms, e.seq FROM ff_event AS e WHERE e.shard = s.shard \
+                 AND e.event_type IN ('completed', 'failed', 'cancelled', 'expired', 'skipped') \
+                 ORDER BY e.seq DESC LIMIT $1 + 1) AS e \
+               ORDER BY e.at_ms DESC, s.shard DESC, e.seq DESC OFFSET $1 LIMIT 1";
+    let keep = i64::try_from(keep).unwrap_or(i64::MAX - 1);
+    let query = sqlx::query_as(sql).bind(keep);
+    query.fetch_optional(connection).await.map_err(|error| store_error(&error))
+}
+
+pub(crate) fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,80 @@
+//! Brings the schema up to date: numbered files, each applied once, in one transaction for all.
+
+use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
+use thiserror::Error;
+
+/// In order. A file that has been released is never changed.
+const MIGRATIONS: [(i64, &str, &str); 2] = [
+    (1, "tables", include_str!("../migrations/0001_tables.sql")),
+    (2, "submit", include_str!("../migrations/0002_submit.sql")),
+];
+
+/// Any number will do, as long as every server uses the same.
+const LOCK: i64 = 0x666c_6f77_6661_6272;
+
+#[derive(Debug, Error)]
+pub enum MigrationError {
+    #[error("the schema cannot be brought up to date: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error(
+        "the schema has migration {found}, this program knows {known}; use a newer program"
+    )]
+    NewerSchema { found: i64, known: i64 },
+    #[error("migration {found} of the schema is missing; run `apply_migrations` first")]
+    Missing { found: i64 },
+}
+
+/// Applies what is missing. Needs one connection; may be called again and by many at once.
+pub async fn apply_migrations(pool: &PgPool) -> Result<(), MigrationError> {
+    let mut connection = pool.acquire().await?;
+    apply(&mut connection).await
+}
+
+pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), MigrationError> {
+    // Most calls find nothing to do and need no lock for it.
+    if check(connection).await.is_ok() {
+        return Ok(());
+    }
+    let mut transaction = connection.begin().await?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
+    let create = "CREATE TABLE IF NOT EXISTS ff_migration (version bigint PRIMARY KEY, \
+                  name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())";
+    transaction.execute(create).await?;
+    let applied = latest(&mut transaction).await?;
+    newer(applied)?;
+    for (version, name, sql) in MIGRATIONS {
+        if version > applied {
+            transaction.execute(sql).await?;
+            let record = "INSERT INTO ff_migration (version, name) VALUES ($1, $2)";
+            sqlx::query(record).bind(version).bind(name).execute(&mut *transaction).await?;
+        }
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// Refuses a schema that is not the one that this program knows.
+pub(crate) async fn check(connection: &mut PgConnection) -> Result<(), MigrationError> {
+    let exists = "SELECT to_regclass('ff_migration') IS NOT NULL";
+    let exists: bool = sqlx::query_scalar(exists).fetch_one(&mut *connection).await?;
+    let applied = if exists { latest(connection).await? } else { 0 };
+    newer(applied)?;
+    if applied < known() {
+        return Err(MigrationError::Missing { found: applied + 1 });
+    }
+    Ok(())
+}
+
+fn known() -> i64 {
+    MIGRATIONS.iter().map(|(version, ..)| *version).max().unwrap_or(0)
+}
+
+fn newer(found: i64) -> Result<(), MigrationError> {
+    let known = known();
+    if found > known { Err(MigrationError::NewerSchema { found, known }) } else { Ok(()) }
+}
+
+async fn latest(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let sql = "SELECT coalesce(max(version), 0) FROM ff_migration";
+    sqlx::query(sql).fetch_one(connection).await?.try_get(0)
+}

@@ -1,0 +1,329 @@
+//! Reads outside transactions, on the readers' pool.
+
+use std::sync::Arc;
+
+use ff_core::contracts::ListOrder;
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{EventRow, ExecutionRow, FlowKey, LaneRow};
+use ff_core::state::PublicState;
+use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::{CountRow, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use ff_core::types::{ExecutionKey, TimestampMs};
+use sqlx::postgres::PgRow;
+use sqlx::{Executor, PgConnection, Postgres, QueryBuilder};
+use uuid::Uuid;
+
+use crate::columns::{ATTEMPT, Column, EVENT, EXECUTION, FLOW, LANE, narrow, of_table};
+use crate::error::store_error;
+use crate::load::{Prepared, finish_horizon, oldest_shard, whole};
+use crate::{Identity, PostgresStore};
+
+/// Answers a query; one that meets a connection which the server has closed asks again.
+pub(crate) async fn run(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
+    match once(store, query.clone()).await {
+        Err(StoreError::Unavailable(_)) if !store.is_closed() => once(store, query).await,
+        answer => answer,
+    }
+}
+
+async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
+    let now = store.time.now();
+    let mut connection = store.readers.acquire().await.map_err(|error| store_error(&error))?;
+    let identity = store.identity(&mut connection).await?;
+    if !store.pooled {
+        let mut reads = Reads { connection: &mut connection, identity };
+        let mut rows = reads.answer(query, now).await?;
+        rows.now = now;
+        return Ok(rows);
+    }
+    // Behind a pooler statements find each other only inside a transaction, and a transaction must
+    // not be left open by a caller who goes away: a task of its own sees it to its end.
+    let reading = tokio::spawn(async move {
+        let begun = (&mut *connection).execute("BEGIN READ ONLY").await;
+        begun.map_err(|error| store_error(&error))?;
+        let mut reads = Reads { connection: &mut connection, identity };
+        let answer = reads.answer(query, now).await;
+        let ended = (&mut *connection).execute("COMMIT").await;
+        ended.map_err(|error| store_error(&error))?;
+        answer
+    });
+    let mut rows = reading.await.map_err(|error| StoreError::Failed(error.to_string()))??;
+    rows.now = now;
+    Ok(rows)
+}
+
+struct Reads<'c> {
+    connection: &'c mut PgConnection,
+    identity: Identity,
+}
+
+impl Reads<'_> {
+    async fn answer(&mut self, query: Query, now: TimestampMs) -> Result<Rows, StoreError> {
+        let mut rows = Rows::default();
+        match query {
+            Query::Execution(key) => self.execution(&mut rows, key).await?,
+            Query::Executions(list) => rows.executions = self.list(&list).await?,
+            Query::UnfinishedMembers { flow, limit } => {
+                rows.executions = self.unfinished(flow, limit).await?;
+            }
+            Query::Payloads(keys) => {
+                for key in keys {
+                    rows.blobs.extend(self.bytes(key, "payload").await?);
+                }
+            }
+            Query::Result(key) => {
+                rows.executions = self.one(key).await?.into_iter().collect();
+                rows.blobs = self.bytes(key, "result").await?.into_iter().collect();
+            }
+            Query::Events { after, limit } => {
+                rows.log = Some(self.log().await?);
+                rows.events = self.events(&after, limit).await?;
+            }
+            Query::History { execution, after_version, limit } => {
+                rows.events = self.history(execution, after_version, limit).await?;
+            }
+            Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()).await?,
+            Query::Lanes => rows.lanes = self.lanes().await?,
+            Query::Log => rows.log = Some(self.log().await?),
+            Query::NextDue(scan) => rows.next_due = self.next_due(scan, now).await?,
+        }
+        Ok(rows)
+    }
+
+    async fn execution(&mut self, rows: &mut Rows, key: ExecutionKey) -> Result<(), StoreError> {
+        let Some(row) = self.one(key).await? else {
+            return Ok(());
+        };
+        let mut words = Words::default();
+        let sql = format!(
+            "SELECT {ATTEMPT} FROM ff_attempt WHERE partition_key = $1 AND execution_id = $2 \
+             ORDER BY attempt_index"
+        );
+        for cells in self.fetch(keyed(&sql, key.partition, key.id)).await? {
+            rows.attempts.push(Reader::new(&Column(&cells), &mut words).attempt(key)?);
+        }
+        let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = $1");
+        for cells in self.fetch(sqlx::query(&sql).bind(&*row.lane)).await? {
+            rows.lanes.push(Reader::new(&Column(&cells), &mut words).lane()?);
+        }
+        if let Some(flow) = row.flow_id {
+            let sql = format!(
+                "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = $1 AND flow_id = $2"
+            );
+            for cells in self.fetch(keyed(&sql, key.partition, flow)).await? {
+                rows.flows.push(Reader::new(&Column(&cells), &mut words).flow()?);
+            }
+        }
+        rows.executions = vec![row];
+        Ok(())
+    }
+
+    async fn one(&mut self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
+        let sql = format!(
+            "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = $1 AND execution_id = $2"
+        );
+        Ok(executions(&self.fetch(keyed(&sql, key.partition, key.id)).await?)?.pop())
+    }
+
+    async fn list(&mut self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {
+        let mut sql: QueryBuilder<'_, Postgres> = QueryBuilder::new("SELECT ");
+        sql.push(EXECUTION).push(" FROM ff_exec_core WHERE true");
+        for (column, value) in [
+            (" AND namespace = ", &list.namespace),
+            (" AND lane_id = ", &list.lane),
+            (" AND execution_kind = ", &list.kind),
+        ] {
+            if let Some(value) = value {
+                sql.push(column).push_bind(value.to_string());
+            }
+        }
+        if let Some(flow) = list.flow_id {
+            sql.push(" AND flow_id = ").push_bind(flow);
+        }
+        if !list.states.is_empty() {
+            let words: Vec<&str> = list.states.iter().flat_map(|state| words_of(*state)).collect();
+            sql.push(" AND public_state = ANY(").push_bind(words).push(")");
+        }
+        if let Some((key, value)) = &list.tag {
+            sql.push(" AND tags ->> ").push_bind(key.clone());
+            sql.push(" = ").push_bind(value.clone());
+        }
+        if let Some(from) = list.created_from {
+            sql.push(" AND created_at_ms >= ").push_bind(from.0);
+        }
+        if let Some(before) = list.created_before {
+            sql.push(" AND created_at_ms < ").push_bind(before.0);
+        }
+        let (compare, order) = match list.order {
+            ListOrder::NewestFirst => (" < (", " DESC"),
+            ListOrder::OldestFirst => (" > (", ""),
+        };
+        if let Some((at, id)) = list.after {
+            sql.push(" AND (created_at_ms, execution_id)").push(compare);
+            sql.push_bind(at.0).push(", ").push_bind(id).push(")");
+        }
+        sql.push(" ORDER BY created_at_ms").push(order).push(", execution_id").push(order);
+        sql.push(" LIMIT ").push_bind(whole(list.limit));
+        executions(&self.fetch(sql.build()).await?)
+    }
+
+    async fn unfinished(
+        &mut self,
+        flow: FlowKey,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, StoreError> {
+        let sql = format!(
+            "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = $1 AND flow_id = $2 \
+             AND lifecycle_phase NOT IN ('terminal', 'cancelled') ORDER BY execution_id LIMIT $3"
+        );
+        let query = keyed(&sql, flow.partition, flow.id).bind(whole(limit));
+        executions(&self.fetch(query).await?)
+    }
+
+    async fn bytes(
+        &mut self,
+        key: ExecutionKey,
+        part: &str,
+    ) -> Result<Option<(ExecutionKey, Arc<[u8]>)>, StoreError> {
+        let sql = format!(
+            "SELECT {part} FROM ff_exec_core WHERE partition_key = $1 AND execution_id = $2"
+        );
+        let found = self.fetch(keyed(&sql, key.partition, key.id)).await?;
+        let Some(cells) = found.first() else { return Ok(None) };
+        Ok(Column(cells).blob(0)?.map(|bytes| (key, bytes.into())))
+    }
+
+    /// The next events of each shard.
+    async fn events(&mut self, after: &[u64], limit: usize) -> Result<Vec<EventRow>, StoreError> {
+        let shards: Vec<i16> = (0..after.len()).map(|shard| narrow(shard as u16)).collect();
+        let after: Vec<i64> =
+            after.iter().map(|seq| i64::try_from(*seq).unwrap_or(i64::MAX)).collect();
+        // Below the floor only the histories of living executions remain, with holes between.
+        let sql = format!(
+            "SELECT {} FROM unnest($1::int2[], $2::int8[]) AS u(shard, seen) \
+             JOIN ff_event_shard AS s ON s.shard = u.shard, LATERAL ( \
+               SELECT * FROM ff_event AS e WHERE e.shard = u.shard AND e.seq > u.seen \
+               AND e.seq >= s.floor ORDER BY e.seq LIMIT $3) AS e ORDER BY e.shard, e.seq",
+            of_table("e", EVENT)
+        );
+        events(&self.fetch(sqlx::query(&sql).bind(shards).bind(after).bind(whole(limit))).await?)
+    }
+
+    async fn history(
+        &mut self,
+        execution: ExecutionKey,
+        after_version: u64,
+        limit: usize,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        let sql = format!(
+            "SELECT {EVENT} FROM ff_event WHERE partition_key = $1 AND execution_id = $2 \
+             AND version > $3 ORDER BY version LIMIT $4"
+        );
+        let after = i64::try_from(after_version).unwrap_or(i64::MAX);
+        let query = keyed(&sql, execution.partition, execution.id).bind(after).bind(whole(limit));
+        events(&self.fetch(query).await?)
+    }
+
+    async fn counts(&mut self, namespace: Option<&Arc<str>>) -> Result<Vec<CountRow>, StoreError> {
+        let sql = "SELECT namespace, lane_id, public_state, count(*) FROM ff_exec_core \
+                   WHERE $1::text IS NULL OR namespace = $1 GROUP BY 1, 2, 3";
+        let found = self.fetch(sqlx::query(sql).bind(namespace.map(|name| &**name))).await?;
+        let count = |cells: &PgRow| -> Result<CountRow, StoreError> {
+            let cells = Column(cells);
+            let state = cells.text(2)?.and_then(PublicState::read);
+            Ok(CountRow {
+                namespace: cells.text(0)?.unwrap_or_default().into(),
+                lane: cells.text(1)?.unwrap_or_default().into(),
+                state: state.unwrap_or(PublicState::Waiting),
+                count: u64::try_from(cells.int(3)?.unwrap_or(0)).unwrap_or(0),
+            })
+        };
+        found.iter().map(count).collect()
+    }
+
+    async fn lanes(&mut self) -> Result<Vec<LaneRow>, StoreError> {
+        let sql = format!("SELECT {LANE} FROM ff_lane ORDER BY lane_id COLLATE \"C\"");
+        let mut words = Words::default();
+        let found = self.fetch(sqlx::query(&sql)).await?;
+        found.iter().map(|cells| Reader::new(&Column(cells), &mut words).lane()).collect()
+    }
+
+    async fn log(&mut self) -> Result<LogBounds, StoreError> {
+        let sql = "SELECT floor, head FROM ff_event_shard ORDER BY shard";
+        let found = self.fetch(sqlx::query(sql)).await?;
+        let bounds = |cells: &PgRow| -> Result<(u64, u64), StoreError> {
+            let mut words = Words::default();
+            let column = Column(cells);
+            let mut reader = Reader::new(&column, &mut words);
+            Ok((reader.number()?, reader.number()?))
+        };
+        let shards = found.iter().map(bounds).collect::<Result<_, _>>()?;
+        Ok(LogBounds { history_id: self.identity.history_id, shards })
+    }
+
+    async fn next_due(
+        &mut self,
+        scan: Option<RetentionScan>,
+        now: TimestampMs,
+    ) -> Result<Option<TimestampMs>, StoreError> {
+        let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
+                   EXISTS (SELECT 1 FROM ff_exec_core WHERE unannounced), \
+                   (SELECT min(e.at_ms) FROM ff_event_shard AS s, LATERAL ( \
+                     SELECT e.at_ms FROM ff_event AS e \
+                     WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e)";
+        let found = self.fetch(sqlx::query(sql)).await?;
+        let Some(cells) = found.first() else { return Ok(None) };
+        let cells = Column(cells);
+        let timer = cells.int(0)?.map(TimestampMs);
+        let unannounced = (cells.int(1)? == Some(1)).then_some(now);
+        let retired = match (scan, cells.int(2)?) {
+            (Some(scan), Some(oldest)) => {
+                let many = match scan.max_finished {
+                    Some(keep) => self.too_many(keep).await?,
+                    None => false,
+                };
+                let old = scan.max_age_ms.map(|age| TimestampMs(oldest).after_ms(age));
+                if many { Some(now) } else { old }
+            }
+            _ => None,
+        };
+        Ok(timer.into_iter().chain(unannounced).chain(retired).min())
+    }
+
+    /// Whether the oldest event lies before the newest `keep` endings.
+    async fn too_many(&mut self, keep: u64) -> Result<bool, StoreError> {
+        let Some(horizon) = finish_horizon(self.connection, keep).await? else {
+            return Ok(false);
+        };
+        let Some((shard, seq)) = oldest_shard(self.connection).await? else { return Ok(false) };
+        let sql = "SELECT at_ms FROM ff_event WHERE shard = $1 AND seq = $2";
+        let found = self.fetch(sqlx::query(sql).bind(shard).bind(seq)).await?;
+        let at = found.first().map_or(Ok(None), |cells| Column(cells).int(0))?;
+        Ok(at.is_some_and(|at| (at, shard, seq) <= horizon))
+    }
+
+    async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
+        query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
+    }
+}
+
+fn keyed(sql: &str, partition: u16, id: Uuid) -> Prepared<'_> {
+    sqlx::query(sql).bind(narrow(partition)).bind(id)
+}
+
+/// Every word that is read as this state.
+fn words_of(state: PublicState) -> Vec<&'static str> {
+    let known = ["pending", "active", "success", state.word()];
+    known.into_iter().filter(|word| PublicState::read(word) == Some(state)).collect()
+}
+
+fn executions(found: &[PgRow]) -> Result<Vec<ExecutionRow>, StoreError> {
+    let mut words = Words::default();
+    found.iter().map(|cells| Reader::new(&Column(cells), &mut words).execution()).collect()
+}
+
+fn events(found: &[PgRow]) -> Result<Vec<EventRow>, StoreError> {
+    let mut words = Words::default();
+    found.iter().map(|cells| Reader::new(&Column(cells), &mut words).event()).collect()
+}

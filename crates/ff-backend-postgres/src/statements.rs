@@ -1,0 +1,88 @@
+//! The texts of the reads inside a transaction, put together once.
+
+use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, PAYLOAD, of_table};
+
+pub(crate) struct Statements {
+    pub executions: String,
+    pub attempts: String,
+    pub flows: String,
+    pub flows_locked: String,
+    pub outline: String,
+    pub claim: String,
+    pub unannounced: String,
+    pub retired: String,
+}
+
+/// The rank that the index `ff_exec_claim` is sorted by.
+const RANK: &str = "(e.created_at_ms - e.priority::bigint * 600000)";
+
+impl Default for Statements {
+    fn default() -> Self {
+        let execution = of_table("e", EXECUTION);
+        let keys = "unnest($1::int2[], $2::uuid[]) AS k(partition_key, id)";
+        let flows = format!(
+            "SELECT {} FROM {keys} JOIN ff_flow_core AS f ON f.partition_key = k.partition_key \
+             AND f.flow_id = k.id",
+            of_table("f", FLOW)
+        );
+        Self {
+            executions: format!(
+                "SELECT {execution} FROM {keys} JOIN ff_exec_core AS e \
+                 ON e.partition_key = k.partition_key AND e.execution_id = k.id \
+                 ORDER BY e.partition_key, e.execution_id FOR UPDATE OF e"
+            ),
+            attempts: format!(
+                "SELECT a.partition_key, a.execution_id, {} \
+                 FROM unnest($1::int2[], $2::uuid[], $3::int4[]) AS k(partition_key, id, index) \
+                 JOIN ff_attempt AS a ON a.partition_key = k.partition_key \
+                 AND a.execution_id = k.id AND a.attempt_index = k.index",
+                of_table("a", ATTEMPT)
+            ),
+            flows_locked: format!(
+                "{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"
+            ),
+            flows,
+            outline: outline(),
+            claim: format!(
+                "SELECT s.scan, {execution}, {} \
+                 FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
+                 WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
+                 LATERAL (SELECT * FROM ff_exec_core AS e WHERE e.claimable \
+                   AND e.lane_id = s.lane AND e.namespace = s.namespace \
+                   AND e.required_capabilities = s.class AND {RANK} >= s.from_rank \
+                   ORDER BY {RANK}, e.execution_id LIMIT s.many \
+                   FOR UPDATE SKIP LOCKED) AS e",
+                of_table("e", PAYLOAD)
+            ),
+            unannounced: format!(
+                "SELECT {execution} FROM ff_exec_core AS e WHERE e.unannounced \
+                 LIMIT $1 FOR UPDATE SKIP LOCKED"
+            ),
+            retired: format!(
+                "SELECT {EVENT} FROM ff_event WHERE shard = $1 AND seq >= $2 ORDER BY seq LIMIT $3"
+            ),
+        }
+    }
+}
+
+/// Which combinations of namespace and capabilities a lane has work for: each is found with one
+/// seek in the claim index, however much work lies between.
+fn outline() -> String {
+    let next = |after: &str| {
+        format!(
+            "(SELECT e.namespace, e.required_capabilities FROM ff_exec_core AS e \
+             WHERE e.claimable AND e.lane_id = l.lane {after} \
+             ORDER BY e.namespace, e.required_capabilities LIMIT 1)"
+        )
+    };
+    let first = next("");
+    let more = next(
+        "AND (e.namespace, e.required_capabilities) > (c.namespace, c.required_capabilities)",
+    );
+    format!(
+        "SELECT l.lane, c.namespace, c.required_capabilities FROM unnest($1::text[]) AS l(lane), \
+         LATERAL (WITH RECURSIVE class AS ( \
+             {first} UNION ALL SELECT n.* FROM class AS c, LATERAL {more} AS n \
+           ) SELECT * FROM class) AS c"
+    )
+}

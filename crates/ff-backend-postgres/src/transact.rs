@@ -1,0 +1,251 @@
+//! The connections that write: one transaction per batch, owned by the engine's own tasks.
+
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use ff_core::engine_error::StoreError;
+use ff_core::rows::EventRow;
+use ff_core::store::cells::Words;
+use ff_core::store::{Batch, Change};
+use ff_core::types::TimestampMs;
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row};
+
+use crate::PostgresStore;
+use crate::columns::narrow;
+use crate::config::{BEGIN, BEGIN_ALONE};
+use crate::error::store_error;
+use crate::load::Loader;
+use crate::write::Writing;
+
+/// How long a writer tries to reach a server that is away before callers are told.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+/// How long it tries to find out what became of a commit whose answer was lost.
+const RESOLVE_PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_REST: Duration = Duration::from_millis(50);
+/// Longer than any statement may take by the server's own limits.
+const TRANSACTION_PATIENCE: Duration = Duration::from_secs(60);
+/// A transaction that lost against another waits about so long before it is run again.
+const REST: Duration = Duration::from_millis(5);
+/// Who waited longer than this for a lock asks for the time again.
+const STALE: Duration = Duration::from_millis(20);
+
+/// A connection that writes, and what it remembers between transactions.
+pub(crate) struct Writer {
+    connection: PgConnection,
+    words: Words,
+    /// It has served before, so the server may have gone since.
+    used: bool,
+    /// The last transaction met rows that should not be there: the next one looks twice.
+    careful: bool,
+}
+
+impl PostgresStore {
+    pub(crate) async fn run(&self, batch: &mut Batch) -> Result<Change, StoreError> {
+        let mut tries = 1;
+        loop {
+            let mut writer = self.writer().await?;
+            let used = std::mem::replace(&mut writer.used, true);
+            let attempt = self.attempt(&mut writer, batch);
+            let done = tokio::time::timeout(TRANSACTION_PATIENCE, attempt).await;
+            let late = || StoreError::Unavailable("the server does not answer".to_owned());
+            let done = done.unwrap_or_else(|_| Err(late()));
+            writer.careful = matches!(done, Err(StoreError::Conflict(_)));
+            match &done {
+                // The connection is not used again.
+                Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {}
+                Err(_) if writer.connection.execute("ROLLBACK").await.is_err() => {}
+                _ => self.keep(writer),
+            }
+            match done {
+                // Nothing was written, and a server that was started anew is there again.
+                Err(StoreError::Unavailable(_)) if used || tries == 1 => tries += 1,
+                Err(StoreError::Retry(why)) => {
+                    tokio::time::sleep(REST.mul_f64(1.0 + fastrand::f64())).await;
+                    return Err(StoreError::Retry(why));
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        writer: &mut Writer,
+        batch: &mut Batch,
+    ) -> Result<Change, StoreError> {
+        let identity = self.identity(&mut writer.connection).await?;
+        let begun = Instant::now();
+        let mut now = self.begin(&mut writer.connection).await?;
+        let mut loader = Loader {
+            connection: &mut writer.connection,
+            words: &mut writer.words,
+            statements: &self.statements,
+            frontiers: &self.frontiers,
+            sweep_lock: identity.sweep_lock,
+            careful: writer.careful,
+        };
+        let mut world = loader.load(&batch.needs(), now).await?;
+        if begun.elapsed() > STALE {
+            now = self.time.observe(ask_time(&mut writer.connection).await?);
+            world.now = now;
+        }
+        let change = batch.decide(world, &self.bells);
+        if is_empty(&change) {
+            // Nothing to keep: the locks are given back without a flush.
+            return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| change);
+        }
+        let mut writing = Writing { connection: &mut writer.connection };
+        writing.write(&change).await?;
+        let shards = identity.shards;
+        let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
+        let places = writing.append(&change, shard_of).await?;
+        match self.commit(&mut writer.connection).await {
+            Err(StoreError::Unknown(why)) => {
+                let first = places.first().and_then(|(shard, base)| {
+                    let of_shard = |event: &&EventRow| {
+                        self.shard_of(shards, event.execution, event.flow_id).0 == *shard
+                    };
+                    Some((*shard, base + 1, change.events.iter().find(of_shard)?))
+                });
+                self.resolve(first, why).await?;
+                Ok(change)
+            }
+            outcome => outcome.map(|()| change),
+        }
+    }
+
+    /// Begins a transaction and reads the clock, in one round trip.
+    async fn begin(&self, connection: &mut PgConnection) -> Result<TimestampMs, StoreError> {
+        let begin = if self.pooled { BEGIN } else { BEGIN_ALONE };
+        let row = connection.fetch_one(begin).await.map_err(|error| store_error(&error))?;
+        let now: i64 = row.try_get(0).map_err(|error| store_error(&error))?;
+        Ok(self.time.observe(now))
+    }
+
+    /// A commit whose answer does not come is neither kept nor lost until somebody looks.
+    async fn commit(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
+        match connection.execute("COMMIT").await {
+            Ok(_) => Ok(()),
+            Err(error) => Err(match store_error(&error) {
+                StoreError::Unavailable(why) => StoreError::Unknown(why),
+                known => known,
+            }),
+        }
+    }
+
+    async fn end(&self, connection: &mut PgConnection, how: &str) -> Result<(), StoreError> {
+        connection.execute(how).await.map(|_| ()).map_err(|error| store_error(&error))
+    }
+
+    /// Looks whether the first event of a transaction is at its place in the log. The shard's
+    /// counter is locked first: whoever may still be committing holds that lock.
+    async fn resolve(
+        &self,
+        first: Option<(u16, u64, &EventRow)>,
+        why: String,
+    ) -> Result<(), StoreError> {
+        let Some((shard, seq, event)) = first else { return Err(StoreError::Unknown(why)) };
+        let give_up = Instant::now() + RESOLVE_PATIENCE;
+        while Instant::now() < give_up {
+            if let Ok(committed) = self.look_for(shard, seq, event).await {
+                return match committed {
+                    true => Ok(()),
+                    false => Err(StoreError::Retry(why)),
+                };
+            }
+            tokio::time::sleep(CONNECT_REST).await;
+        }
+        Err(StoreError::Unknown(why))
+    }
+
+    async fn look_for(&self, shard: u16, seq: u64, event: &EventRow) -> Result<bool, StoreError> {
+        let mut writer = self.connect().await?;
+        self.begin(&mut writer.connection).await?;
+        let lock = sqlx::query("SELECT head FROM ff_event_shard WHERE shard = $1 FOR UPDATE");
+        let lock = lock.bind(narrow(shard)).execute(&mut writer.connection).await;
+        lock.map_err(|error| store_error(&error))?;
+        let sql = "SELECT EXISTS (SELECT 1 FROM ff_event WHERE shard = $1 AND seq = $2 \
+                   AND at_ms = $3 AND event_type = $4 AND version = $5 \
+                   AND execution_id IS NOT DISTINCT FROM $6 AND by_whom IS NOT DISTINCT FROM $7)";
+        let found = sqlx::query_scalar(sql)
+            .bind(narrow(shard))
+            .bind(seq as i64)
+            .bind(event.at.0)
+            .bind(event.event_type.as_str())
+            .bind(event.version as i64)
+            .bind(event.execution.map(|key| key.id))
+            .bind(event.by.as_deref())
+            .fetch_one(&mut writer.connection);
+        let found = found.await.map_err(|error| store_error(&error))?;
+        self.end(&mut writer.connection, "ROLLBACK").await?;
+        self.keep(writer);
+        Ok(found)
+    }
+
+    async fn writer(&self) -> Result<Writer, StoreError> {
+        if self.is_closed() {
+            return Err(StoreError::Closed);
+        }
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(writer) = kept {
+            return Ok(writer);
+        }
+        let give_up = Instant::now() + CONNECT_PATIENCE;
+        loop {
+            match self.connect().await {
+                Err(StoreError::Unavailable(_)) if Instant::now() < give_up => {
+                    tokio::time::sleep(CONNECT_REST).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Writer, StoreError> {
+        let connecting = tokio::time::timeout(CONNECT_PATIENCE, self.connecting.connect()).await;
+        let late = || StoreError::Unavailable("the server does not answer".to_owned());
+        let connection = connecting.map_err(|_| late())?;
+        let mut connection = connection.map_err(|error| match store_error(&error) {
+            StoreError::Failed(why) => StoreError::Unavailable(why),
+            other => other,
+        })?;
+        if !self.pooled {
+            let set = connection.execute(crate::config::SESSION).await;
+            set.map_err(|error| store_error(&error))?;
+        }
+        Ok(Writer { connection, words: Words::default(), used: false, careful: false })
+    }
+
+    fn keep(&self, writer: Writer) {
+        if !self.is_closed() {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
+        }
+    }
+
+    pub(crate) async fn close_writers(&self) {
+        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        for writer in idle {
+            let _ = writer.connection.close().await;
+        }
+    }
+}
+
+async fn ask_time(connection: &mut PgConnection) -> Result<i64, StoreError> {
+    let row = connection.fetch_one(crate::config::CLOCK).await;
+    let row = row.map_err(|error| store_error(&error))?;
+    row.try_get(0).map_err(|error| store_error(&error))
+}
+
+fn is_empty(change: &Change) -> bool {
+    change.executions.is_empty()
+        && change.attempts.is_empty()
+        && change.flows.is_empty()
+        && change.edge_groups.is_empty()
+        && change.backlogs.is_empty()
+        && change.backlog_members.is_empty()
+        && change.lanes.is_empty()
+        && change.timers.is_empty()
+        && change.idempotency.is_empty()
+        && change.events.is_empty()
+        && change.log_floor.is_none()
+}

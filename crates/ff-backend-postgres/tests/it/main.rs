@@ -1,0 +1,10 @@
+//! The Postgres store against a real server, which `FF_PG_TEST_URL` names.
+
+mod conformance;
+mod contract;
+mod database;
+mod dropped;
+mod engines;
+mod migrations;
+mod model;
+mod subscribers;

@@ -1,0 +1,59 @@
+//! The schema is brought up to date by anybody, at any time, and by many at once.
+
+use ff_backend_postgres::apply_migrations;
+use sqlx::PgPool;
+use tokio::task::JoinSet;
+
+use crate::database::{Database, pool};
+
+async fn tables(pool: &PgPool) -> Vec<String> {
+    let sql = "SELECT table_name::text FROM information_schema.tables \
+               WHERE table_schema = 'public' ORDER BY 1";
+    sqlx::query_scalar(sql).fetch_all(pool).await.expect("tables")
+}
+
+#[tokio::test]
+async fn the_second_time_changes_nothing() {
+    let database = Database::create().await;
+    // One connection must be enough.
+    let pool = pool(&database.url(), 1).await;
+    assert!(tables(&pool).await.is_empty());
+    apply_migrations(&pool).await.expect("the first time");
+    let after = tables(&pool).await;
+    for name in ["ff_exec_core", "ff_attempt", "ff_flow_core", "ff_edge", "ff_edge_group"] {
+        assert!(after.iter().any(|table| table == name), "{name} is missing from {after:?}");
+    }
+    let stamp = "INSERT INTO ff_flow_core (partition_key, flow_id, graph_revision, \
+                 public_flow_state, created_at_ms) VALUES (0, gen_random_uuid(), 0, 'open', 1)";
+    sqlx::query(stamp).execute(&pool).await.expect("a row");
+    apply_migrations(&pool).await.expect("the second time");
+    assert_eq!(tables(&pool).await, after);
+    let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM ff_flow_core")
+        .fetch_one(&pool)
+        .await
+        .expect("count");
+    assert_eq!(rows, 1);
+    pool.close().await;
+    database.drop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_at_once_agree() {
+    for _ in 0..5 {
+        let database = Database::create().await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let pool = pool(&database.url(), 1).await;
+            tasks.spawn(async move {
+                apply_migrations(&pool).await.expect("migrate");
+                let tables = tables(&pool).await;
+                pool.close().await;
+                tables
+            });
+        }
+        let seen = tasks.join_all().await;
+        assert!(!seen[0].is_empty());
+        assert!(seen.iter().all(|tables| *tables == seen[0]), "{seen:?}");
+        database.drop().await;
+    }
+}

@@ -1,0 +1,425 @@
+//! The run over PostgreSQL: floors and workloads by turns, so that a noisy neighbour slows both.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use async_trait::async_trait;
+use ff_backend_postgres::PostgresBackend;
+use tokio::runtime::Runtime;
+
+use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
+use crate::postgres_floor::Floor;
+use crate::postgres_server::{Readers, Server};
+use crate::report::{Bar, Line, Report, Unit};
+use crate::workload::{
+    BATCH, Backend, Bed, Drained, Latencies, MANY, PAYLOAD_BYTES, Probe, SIXTEEN, Work, thousands,
+};
+
+/// With so many waiting, a lane counts as short.
+const SHORT: usize = 10_000;
+/// How many jobs the grouped loop claims and completes at a time.
+const GROUP: usize = 100;
+/// A claim may find that what is left is just being claimed by others.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// How much is measured.
+struct Scale {
+    rounds: usize,
+    /// The length of a round that counts what fits into it.
+    time: Duration,
+    batched: usize,
+    drained: usize,
+    drained_by_sixteen: usize,
+    drained_by_floor: usize,
+    claimed: usize,
+    probes: usize,
+    waiting: usize,
+    /// How long nothing is done while statements are counted.
+    idle: Duration,
+    /// How long a reader holds its snapshot, and how long is drained with and without readers.
+    held: Duration,
+    /// How long a round of a drain may take.
+    patience: Duration,
+    patience_with_backlog: Duration,
+}
+
+const QUICK: Scale = Scale {
+    rounds: 3,
+    time: Duration::from_millis(1000),
+    batched: 20_000,
+    drained: 10_000,
+    drained_by_sixteen: 3_000,
+    drained_by_floor: 20_000,
+    claimed: 5_000,
+    probes: 150,
+    waiting: 100_000,
+    idle: Duration::from_secs(20),
+    held: Duration::from_secs(10),
+    patience: Duration::from_secs(2),
+    patience_with_backlog: Duration::from_secs(8),
+};
+
+const FULL: Scale = Scale {
+    rounds: 5,
+    time: Duration::from_millis(2000),
+    batched: 50_000,
+    drained: 20_000,
+    drained_by_sixteen: 20_000,
+    drained_by_floor: 50_000,
+    claimed: 5_000,
+    probes: 500,
+    waiting: 1_000_000,
+    idle: Duration::from_secs(60),
+    held: Duration::from_secs(60),
+    patience: Duration::from_secs(20),
+    patience_with_backlog: Duration::from_secs(240),
+};
+
+struct Run {
+    runtime: Runtime,
+    server: Server,
+    scale: &'static Scale,
+    payload: Vec<u8>,
+    flushes: Vec<f64>,
+    pgbench: Vec<f64>,
+    grouped_insert: Vec<f64>,
+    grouped_drain: Vec<f64>,
+    lines: Vec<Line>,
+    began: Instant,
+}
+
+#[async_trait]
+impl Backend for PostgresBackend {
+    async fn close(&self) {
+        self.close().await;
+    }
+}
+
+/// Everything, as a report.
+pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
+    let began = Instant::now();
+    let folder = target.join("bench");
+    let server = Server::start(&folder)?;
+    server.prepare_pgbench()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let payload: Vec<u8> =
+        std::iter::repeat_with(|| fastrand::u8(..)).take(PAYLOAD_BYTES).collect();
+    let mut run = Run {
+        runtime,
+        server,
+        scale: if quick { &QUICK } else { &FULL },
+        payload,
+        flushes: Vec::new(),
+        pgbench: Vec::new(),
+        grouped_insert: Vec::new(),
+        grouped_drain: Vec::new(),
+        lines: Vec::new(),
+        began,
+    };
+    run.all(&folder)?;
+    run.report(quick)
+}
+
+impl Run {
+    fn all(&mut self, folder: &Path) -> Result<()> {
+        self.machine(folder)?;
+        self.submit_each()?;
+        self.submit_batches()?;
+        self.machine(folder)?;
+        self.drain_by_sixteen()?;
+        let rate = self.drain_by_many()?;
+        self.machine(folder)?;
+        self.end_to_end()?;
+        self.latencies()?;
+        self.idle()?;
+        self.backlog()?;
+        self.held_snapshot(rate)
+    }
+
+    fn say(&self, what: &str) {
+        eprintln!("[{:5.1} s] {what}", self.began.elapsed().as_secs_f64());
+    }
+
+    fn bed(&self, name: &str) -> Result<Bed> {
+        self.bed_at(&self.server.database(name)?)
+    }
+
+    fn bed_at(&self, url: &str) -> Result<Bed> {
+        Ok(Bed::new(self.runtime.block_on(PostgresBackend::connect(url))?, &self.payload))
+    }
+
+    /// Later workloads must not share the server with the remains of earlier ones.
+    fn discard(&self, bed: Bed, name: &str) -> Result<()> {
+        self.runtime.block_on(bed.close());
+        self.server.remove(name)
+    }
+
+    fn floor(&self) -> Result<Floor> {
+        let url = self.server.database("floor")?;
+        self.runtime.block_on(Floor::open(&url, &self.payload))
+    }
+
+    fn discard_floor(&self, floor: Floor) -> Result<()> {
+        self.runtime.block_on(floor.close())?;
+        self.server.remove("floor")
+    }
+
+    /// What the disk and the server can do by themselves.
+    fn machine(&mut self, folder: &Path) -> Result<()> {
+        self.say("fdatasync and pgbench");
+        self.flushes.push(fdatasync_rate(folder, self.scale.time / 2)?);
+        self.pgbench.push(self.server.pgbench_rate(self.scale.time)?);
+        Ok(())
+    }
+
+    fn submit_each(&mut self) -> Result<()> {
+        self.say("submit one at a time");
+        let (bed, mut floor) = (self.bed("each")?, self.floor()?);
+        let (mut rates, mut floors) = (Vec::new(), Vec::new());
+        for _ in 0..self.scale.rounds {
+            floors.push(self.runtime.block_on(floor.insert_single(self.scale.time))?);
+            rates.push(self.runtime.block_on(bed.submit_each(16, self.scale.time))?);
+        }
+        self.discard(bed, "each")?;
+        self.discard_floor(floor)?;
+        let line =
+            Line::new("submit, one at a time from 16 tasks", Unit::PerSecond, median(&rates));
+        self.lines
+            .push(line.floor("insert from 16 connections", median(&floors)).bar(Bar::AtLeast(0.5)));
+        Ok(())
+    }
+
+    fn submit_batches(&mut self) -> Result<()> {
+        self.say("submit in batches");
+        let (bed, mut floor) = (self.bed("batch")?, self.floor()?);
+        let (mut rates, mut floors) = (Vec::new(), Vec::new());
+        for _ in 0..self.scale.rounds {
+            floors.push(self.runtime.block_on(floor.insert_grouped(self.scale.batched))?);
+            let submit = bed.submit_batches(self.scale.batched, BATCH);
+            rates.push(self.runtime.block_on(submit)?);
+        }
+        self.discard(bed, "batch")?;
+        self.discard_floor(floor)?;
+        let line = Line::new("submit, batches of 1,000, one task", Unit::PerSecond, median(&rates));
+        self.lines.push(line.floor("insert, by 1,000", median(&floors)).bar(Bar::AtLeast(0.4)));
+        self.grouped_insert = floors;
+        Ok(())
+    }
+
+    fn drain_by_sixteen(&mut self) -> Result<()> {
+        self.say("drain, 16 in flight");
+        let (bed, mut floor) = (self.bed("sixteen")?, self.floor()?);
+        let count = self.scale.drained_by_sixteen;
+        let total = count * self.scale.rounds;
+        self.runtime.block_on(floor.fill(total))?;
+        self.runtime.block_on(bed.submit_batches(total, BATCH))?;
+        let (mut rates, mut floors) = (Vec::new(), Vec::new());
+        for _ in 0..self.scale.rounds {
+            floors.push(self.runtime.block_on(floor.drain(1, count, self.scale.time))?);
+            let work = Work { count, wait: WAIT, limit: self.scale.patience };
+            rates.push(self.runtime.block_on(bed.drain(SIXTEEN, work))?.rate);
+        }
+        self.discard(bed, "sixteen")?;
+        self.discard_floor(floor)?;
+        let name = "drain, 16 in flight (1 worker x 16)";
+        let line = Line::new(name, Unit::PerSecond, median(&rates));
+        let name = "claim+complete, one at a time";
+        self.lines.push(line.floor(name, median(&floors)).bar(Bar::AtLeast(2.0)));
+        Ok(())
+    }
+
+    /// Returns the rate.
+    fn drain_by_many(&mut self) -> Result<f64> {
+        self.say("drain, 256 in flight");
+        let (bed, mut floor) = (self.bed("many")?, self.floor()?);
+        let (count, raw) = (self.scale.drained, self.scale.drained_by_floor);
+        self.runtime.block_on(floor.fill(raw * self.scale.rounds))?;
+        self.runtime.block_on(bed.submit_batches(count * self.scale.rounds, BATCH))?;
+        let (mut rates, mut floors) = (Vec::new(), Vec::new());
+        for _ in 0..self.scale.rounds {
+            let limit = self.scale.patience;
+            floors.push(self.runtime.block_on(floor.drain(GROUP, raw, limit))?);
+            let work = Work { count, wait: WAIT, limit };
+            rates.push(self.runtime.block_on(bed.drain(MANY, work))?.rate);
+        }
+        self.discard(bed, "many")?;
+        self.discard_floor(floor)?;
+        let rate = median(&rates);
+        let line = Line::new("drain, 256 in flight (16 workers x 16)", Unit::PerSecond, rate);
+        let name = "claim+complete, by 100";
+        self.lines.push(line.floor(name, median(&floors)).bar(Bar::AtLeast(0.35)));
+        self.grouped_drain = floors;
+        Ok(rate)
+    }
+
+    fn end_to_end(&mut self) -> Result<()> {
+        self.say("end to end");
+        let bed = self.bed("end")?;
+        let mut rates = Vec::new();
+        for _ in 0..self.scale.rounds {
+            rates.push(self.runtime.block_on(bed.end_to_end(MANY, self.scale.drained))?);
+        }
+        self.discard(bed, "end")?;
+        let both = 1.0 / median(&self.grouped_insert) + 1.0 / median(&self.grouped_drain);
+        let name = "submit by 100, claim, complete (16 x 16)";
+        let line = Line::new(name, Unit::PerSecond, median(&rates));
+        self.lines.push(line.floor("insert by 1,000, claim, complete by 100", 1.0 / both));
+        Ok(())
+    }
+
+    fn latencies(&mut self) -> Result<()> {
+        self.say("latencies at rest");
+        let bed = self.bed("rest")?;
+        let rest = Duration::from_millis(5);
+        let (mut raw, mut engine) = (Vec::new(), Vec::new());
+        let mut probe = self.runtime.block_on(async { Probe::new(bed.clone()) });
+        for _ in 0..10 {
+            // The first few warm caches up.
+            self.runtime.block_on(probe.once(rest))?;
+        }
+        // The speed of a disk that others use changes within seconds: many short turns.
+        for _ in 0..self.scale.probes / 10 {
+            raw.push(self.server.pgbench_latency(50)?);
+            for _ in 0..10 {
+                engine.push(self.runtime.block_on(probe.once(rest))?);
+            }
+        }
+        drop(probe);
+        self.discard(bed, "rest")?;
+        let of = |part: fn(&Latencies) -> f64| engine.iter().map(part).collect::<Vec<_>>();
+        let (submit, start, complete) = (of(|l| l.submit), of(|l| l.start), of(|l| l.complete));
+        let lone = median(&raw);
+        let mut line = |name: &str, value: f64, bar: Option<Bar>| {
+            let line = Line::new(name, Unit::Micros, value).floor("one pgbench transaction", lone);
+            self.lines.push(Line { bar, ..line });
+        };
+        line("one submit alone, p50", median(&submit), None);
+        line("one complete alone, p50", median(&complete), None);
+        line("submit to start, idle engine, p50", median(&start), Some(Bar::AtMost(5.0)));
+        line("submit to start, idle engine, p99", percentile(&start, 0.99), None);
+        Ok(())
+    }
+
+    /// An engine that has worked, has nothing to do any more and has a worker that waits.
+    fn idle(&mut self) -> Result<()> {
+        self.say("statements of an idle engine");
+        let (name, settling) = ("idle", Duration::from_secs(3));
+        let url = self.server.database(name)?;
+        let counts = self.server.count_statements(name)?;
+        let bed = self.bed_at(&url)?;
+        self.runtime.block_on(bed.end_to_end(SIXTEEN, 100))?;
+        let mut line = Line::new("statements, idle engine, one worker", Unit::PerMinute, f64::NAN);
+        line.bar = Some(Bar::ValueAtMost(10.0));
+        if counts {
+            let (idle, worker) = (self.scale.idle, bed.clone());
+            let wait = settling + idle + Duration::from_secs(1);
+            let waiting = self.runtime.spawn(async move { worker.starve(wait).await });
+            std::thread::sleep(settling);
+            let before = self.server.statements(name)?;
+            std::thread::sleep(idle);
+            let ran = self.server.statements(name)? - before;
+            line.value = ran * 60.0 / idle.as_secs_f64();
+            self.runtime.block_on(waiting)??;
+        } else {
+            line.waived = Some("n/a: the server has no pg_stat_statements".into());
+        }
+        self.discard(bed, name)?;
+        self.lines.push(line);
+        Ok(())
+    }
+
+    fn backlog(&mut self) -> Result<()> {
+        let waiting = self.scale.waiting;
+        self.say(&format!("preparing {waiting} waiting executions"));
+        let (long, short) = (self.bed("long")?, self.bed("short")?);
+        let half = self.scale.claimed / 2;
+        self.runtime.block_on(long.submit_batches(waiting, BATCH))?;
+        self.runtime.block_on(short.submit_batches(SHORT + half, BATCH))?;
+        self.say("claims from a long and from a short lane");
+        let (mut of_long, mut of_short) = (Vec::new(), Vec::new());
+        for _ in 0..self.scale.rounds.max(4) {
+            of_short.push(self.runtime.block_on(short.claim_only(MANY, self.scale.claimed))?);
+            self.runtime.block_on(short.submit_batches(self.scale.claimed, BATCH))?;
+            of_long.push(self.runtime.block_on(long.claim_only(MANY, self.scale.claimed))?);
+        }
+        self.discard(short, "short")?;
+        let taken = self.scale.rounds.max(4) * self.scale.claimed;
+        let name = format!("claim, {} waiting (16 workers x 16)", thousands(waiting));
+        let line = Line::new(name, Unit::PerSecond, median(&of_long));
+        self.lines
+            .push(line.floor("claim, 10,000 waiting", median(&of_short)).bar(Bar::AtLeast(0.8)));
+
+        self.say("draining the long lane");
+        let watch = MemoryWatch::start();
+        let work =
+            Work { count: waiting - taken, wait: WAIT, limit: self.scale.patience_with_backlog };
+        let drained = self.runtime.block_on(long.drain(MANY, work))?;
+        let memory = watch.stop();
+        self.discard(long, "long")?;
+        let mut name = format!("drain of {} (16 workers x 16)", thousands(waiting));
+        if drained.count < work.count {
+            name += &format!(", stopped after {}", thousands(drained.count));
+        }
+        let line = Line::new(name, Unit::PerSecond, drained.rate);
+        self.lines.push(line.floor("claim+complete, by 100", median(&self.grouped_drain)));
+        let name = format!("resident memory while draining {}", thousands(waiting));
+        self.lines.push(Line::new(name, Unit::Megabytes, memory));
+        Ok(())
+    }
+
+    fn held_snapshot(&mut self, rate: f64) -> Result<()> {
+        // More than fits into the time at the rate that was seen, so that the lane lasts.
+        let count = (rate * self.scale.held.as_secs_f64() * 1.25) as usize;
+        self.say(&format!("draining {count} without readers"));
+        let free = self.sustained(count, false)?;
+        self.say(&format!("draining {count} under held snapshots"));
+        let held = self.sustained(count, true)?;
+        let seconds = self.scale.held.as_secs();
+        let name = format!("drain, 3 snapshots held for {seconds} s (16 x 16)");
+        let line = Line::new(name, Unit::PerSecond, held.rate);
+        self.lines.push(line.floor("without them", free.rate).bar(Bar::AtLeast(0.7)));
+        Ok(())
+    }
+
+    /// Drains a lane of its own for long enough that what is dead and may not be removed piles up.
+    fn sustained(&self, count: usize, with_readers: bool) -> Result<Drained> {
+        let url = self.server.database("held")?;
+        let bed = self.bed_at(&url)?;
+        self.runtime.block_on(bed.submit_batches(count, BATCH))?;
+        let work = Work { count, wait: WAIT, limit: self.scale.held };
+        let drained = self.runtime.block_on(async {
+            let readers = match with_readers {
+                true => Some(Readers::start(&url, self.scale.held).await?),
+                false => None,
+            };
+            let drained = bed.drain(MANY, work).await?;
+            if let Some(readers) = readers {
+                readers.stop().await?;
+            }
+            anyhow::Ok(drained)
+        })?;
+        self.discard(bed, "held")?;
+        Ok(drained)
+    }
+
+    fn report(mut self, quick: bool) -> Result<Report> {
+        let name = "pgbench simple-update, 16 clients (the server)";
+        self.lines.insert(0, Line::new(name, Unit::PerSecond, median(&self.pgbench)));
+        let name = "fdatasync after 4 KiB (the disk)";
+        self.lines.insert(0, Line::new(name, Unit::PerSecond, median(&self.flushes)));
+        let mut title = format!(
+            "PostgreSQL {}, fsync=on, synchronous_commit=on, full_page_writes=on, Unix socket, \
+             payloads of {PAYLOAD_BYTES} bytes; medians of {} rounds, {:.0} s in all",
+            self.server.version()?,
+            self.scale.rounds,
+            self.began.elapsed().as_secs_f64(),
+        );
+        if quick {
+            title += "\nquick: 100,000 waiting executions instead of 1,000,000, snapshots held \
+                      for 10 s instead of 60";
+        }
+        Ok(Report { title, lines: self.lines })
+    }
+}

@@ -1,0 +1,82 @@
+//! Three processes with an engine each on one private server: two have all kinds of clients, one
+//! has only workers. They are killed, and so is the server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use ff_backend_postgres::PostgresBackend;
+use ff_chaos::checker::Report;
+use ff_chaos::harness::{self, Plan, Target};
+use ff_chaos::victim::ChildProcess;
+use ff_chaos::workload::Load;
+use ff_testkit::postgres::{Cluster, ClusterOptions};
+use tokio::runtime::Runtime;
+
+use crate::options::Options;
+
+/// The server may be away when a process starts.
+const PATIENCE_TO_OPEN: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(20);
+/// So long that the workers keep up with the submitters of two processes.
+const PAUSE_MS: (u64, u64) = (30, 150);
+
+pub fn kill_and_judge(
+    runtime: &Runtime,
+    dir: &Path,
+    options: &Options,
+    plan: Plan,
+) -> anyhow::Result<Report> {
+    let engine_kills: u32 = options.or("engine-kills", 100)?;
+    let worker_kills = options.or("worker-kills", 100)?;
+    let server_kills = options.or("server-kills", 100)?;
+    let mut server = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() })?;
+    let url = server.url();
+    let process = |seat: &str, role: &str| -> anyhow::Result<ChildProcess> {
+        let args = ["child", "--url", &url, "--seat", seat, "--role", role, "--log"];
+        let args = args.iter().map(Into::into).chain([dir.into()]);
+        Ok(ChildProcess::new(std::env::current_exe()?, args.collect()))
+    };
+    let mut first = process("first", "everybody")?;
+    let mut second = process("second", "everybody")?;
+    let mut workers = process("workers", "workers")?;
+    let outcome = (|| {
+        let half = engine_kills / 2;
+        let kills = harness::kill_repeatedly(
+            &mut [
+                Target { name: "first", victim: &mut first, kills: engine_kills - half },
+                Target { name: "second", victim: &mut second, kills: half },
+                Target { name: "workers", victim: &mut workers, kills: worker_kills },
+                Target { name: "server", victim: &mut server, kills: server_kills },
+            ],
+            plan,
+        )?;
+        server.restart()?;
+        runtime.block_on(async {
+            let backend = PostgresBackend::connect(&url).await?;
+            let report = harness::judge(backend.clone(), dir, plan.seed, kills).await;
+            backend.close().await;
+            report
+        })
+    })();
+    // The server's folder goes with it; what it had to say may explain a failure.
+    std::fs::copy(server.log(), dir.join("postgres.log")).context("keeping the server's log")?;
+    outcome
+}
+
+pub async fn open_child(options: &Options) -> anyhow::Result<Arc<PostgresBackend>> {
+    let url: String = options.required("url")?;
+    let started = Instant::now();
+    loop {
+        match PostgresBackend::connect(&url).await {
+            Err(_) if started.elapsed() < PATIENCE_TO_OPEN => tokio::time::sleep(PAUSE).await,
+            opened => return opened.with_context(|| format!("opening {url}")),
+        }
+    }
+}
+
+pub fn load(options: &Options, seed: u64) -> anyhow::Result<Load> {
+    let (seat, role) = (options.required("seat")?, options.required("role")?);
+    Ok(Load { seat, role, pause_ms: PAUSE_MS, seed })
+}

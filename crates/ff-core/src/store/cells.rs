@@ -1,0 +1,280 @@
+//! Columns to rows, the same way for every store that speaks SQL.
+//!
+//! A store lists its columns in the order in which the reader takes them; a text that it has as
+//! another type it casts in its query.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::contracts::EventType;
+use crate::engine_error::StoreError;
+use crate::rows::spelling::Spelling;
+use crate::rows::{
+    AttemptKey, AttemptRow, Blob, EventRow, ExecutionRow, FlowKey, FlowRow, LaneRow,
+};
+use crate::types::{ExecutionKey, TimestampMs};
+
+/// One result row of any driver, by the places of its columns.
+pub trait Cells {
+    fn int(&self, at: usize) -> Result<Option<i64>, StoreError>;
+    fn text(&self, at: usize) -> Result<Option<&str>, StoreError>;
+    fn blob(&self, at: usize) -> Result<Option<&[u8]>, StoreError>;
+}
+
+/// The error for a column that does not hold what it should.
+pub fn wrong(at: usize, error: &dyn std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(format!("column {at} cannot be read: {error}"))
+}
+
+/// Neighbouring rows mostly say the same in the same column, so the last text of each is kept and
+/// shared instead of copied.
+#[derive(Default)]
+pub struct Words(Vec<Option<Arc<str>>>);
+
+impl Words {
+    fn keep(&mut self, at: usize, word: &str) -> Arc<str> {
+        if self.0.len() <= at {
+            self.0.resize(at + 1, None);
+        }
+        match &self.0[at] {
+            Some(known) if **known == *word => known.clone(),
+            _ => self.0[at].insert(word.into()).clone(),
+        }
+    }
+}
+
+/// Reads columns from left to right.
+pub struct Reader<'r, C> {
+    cells: &'r C,
+    words: &'r mut Words,
+    at: usize,
+    /// Keeps the columns of different tables apart among the words.
+    table: usize,
+}
+
+impl<'r, C: Cells> Reader<'r, C> {
+    pub fn new(cells: &'r C, words: &'r mut Words) -> Self {
+        Self { cells, words, at: 0, table: 0 }
+    }
+
+    /// Begins at another column than the first.
+    pub fn from(cells: &'r C, words: &'r mut Words, at: usize) -> Self {
+        Self { cells, words, at, table: 0 }
+    }
+
+    fn next(&mut self) -> usize {
+        self.at += 1;
+        self.at - 1
+    }
+
+    pub fn opt_int(&mut self) -> Result<Option<i64>, StoreError> {
+        let at = self.next();
+        self.cells.int(at)
+    }
+
+    pub fn number<N: TryFrom<i64> + Default>(&mut self) -> Result<N, StoreError> {
+        let at = self.next();
+        let value = self.cells.int(at)?.unwrap_or_default();
+        N::try_from(value).map_err(|_| wrong(at, &format!("{value} is out of range")))
+    }
+
+    pub fn time(&mut self) -> Result<Option<TimestampMs>, StoreError> {
+        Ok(self.opt_int()?.map(TimestampMs))
+    }
+
+    pub fn flag(&mut self) -> Result<bool, StoreError> {
+        Ok(self.opt_int()?.unwrap_or_default() != 0)
+    }
+
+    /// Text that is different in every row.
+    pub fn own_text(&mut self) -> Result<Option<Arc<str>>, StoreError> {
+        let at = self.next();
+        Ok(self.cells.text(at)?.map(Arc::from))
+    }
+
+    /// Text that many rows share.
+    pub fn shared_text(&mut self) -> Result<Option<Arc<str>>, StoreError> {
+        let at = self.next();
+        Ok(self.cells.text(at)?.map(|word| self.words.keep(self.table + at, word)))
+    }
+
+    pub fn word<T: Spelling>(&mut self) -> Result<Option<T>, StoreError> {
+        let at = self.next();
+        let Some(word) = self.cells.text(at)? else {
+            return Ok(None);
+        };
+        T::read(word).map(Some).ok_or_else(|| wrong(at, &format!("unknown word {word:?}")))
+    }
+
+    fn must<T: Spelling>(&mut self) -> Result<T, StoreError> {
+        let at = self.at;
+        self.word()?.ok_or_else(|| wrong(at, &"a state is missing"))
+    }
+
+    pub fn opt_uuid(&mut self) -> Result<Option<Uuid>, StoreError> {
+        let at = self.next();
+        let bytes = self.cells.blob(at)?;
+        bytes.map(|bytes| Uuid::from_slice(bytes).map_err(|error| wrong(at, &error))).transpose()
+    }
+
+    pub fn uuid(&mut self) -> Result<Uuid, StoreError> {
+        let at = self.at;
+        self.opt_uuid()?.ok_or_else(|| wrong(at, &"an id is missing"))
+    }
+
+    pub fn bytes(&mut self) -> Result<Option<Arc<[u8]>>, StoreError> {
+        let at = self.next();
+        Ok(self.cells.blob(at)?.map(Arc::from))
+    }
+
+    /// Two columns: the bytes, and whether they are stored apart.
+    fn blob(&mut self) -> Result<Blob, StoreError> {
+        let bytes = self.bytes()?;
+        let apart = self.flag()?;
+        Ok(match bytes {
+            _ if apart => Blob::Apart,
+            Some(bytes) => Blob::Here(bytes),
+            None => Blob::Absent,
+        })
+    }
+
+    pub fn execution(&mut self) -> Result<ExecutionRow, StoreError> {
+        let id = self.uuid()?;
+        let key = ExecutionKey { partition: self.number()?, id };
+        Ok(ExecutionRow {
+            key,
+            flow_id: self.opt_uuid()?,
+            namespace: self.shared_text()?.unwrap_or_default(),
+            lane: self.shared_text()?.unwrap_or_default(),
+            kind: self.shared_text()?.unwrap_or_default(),
+            payload: Blob::Apart,
+            payload_encoding: self.shared_text()?,
+            creator: self.shared_text()?.unwrap_or_default(),
+            idempotency_key: self.own_text()?,
+            policy: self.shared_text()?,
+            capability_class: self.shared_text()?.unwrap_or_default(),
+            created_at: TimestampMs(self.number()?),
+            priority: self.number()?,
+            tags: self.shared_text()?.unwrap_or_default(),
+            attempt_index: self.number()?,
+            phase: self.must()?,
+            ownership: self.must()?,
+            eligibility: self.must()?,
+            public_state: self.must()?,
+            attempt_state: self.must()?,
+            blocking: self.must()?,
+            not_before: self.time()?,
+            deadline_at: self.time()?,
+            started_at: self.time()?,
+            terminal_at: self.time()?,
+            result: self.blob()?,
+            failure_reason: self.own_text()?,
+            failure_category: self.shared_text()?,
+            cancellation_reason: self.own_text()?,
+            cancelled_by: self.shared_text()?,
+            retry_count: self.number()?,
+            reclaim_count: self.number()?,
+            holds_key: self.flag()?,
+            lease_epoch: self.number()?,
+            version: self.number()?,
+            raw_fields: self.shared_text()?.unwrap_or_default(),
+            rewritten: false,
+        })
+    }
+
+    /// An execution whose columns are followed by those of its payload.
+    pub fn execution_with_payload(&mut self) -> Result<ExecutionRow, StoreError> {
+        let mut row = self.execution()?;
+        row.payload = self.blob()?;
+        Ok(row)
+    }
+
+    pub fn attempt(&mut self, execution: ExecutionKey) -> Result<AttemptRow, StoreError> {
+        self.table = 128;
+        Ok(AttemptRow {
+            key: AttemptKey { execution, index: self.number()? },
+            attempt_type: self.must()?,
+            lease_epoch: self.number()?,
+            worker_id: self.shared_text()?,
+            worker_instance_id: self.shared_text()?,
+            lease_expires_at: self.time()?,
+            started_at: self.time()?,
+            ended_at: self.time()?,
+            outcome: self.word()?,
+            failure_reason: self.own_text()?,
+            failure_category: self.shared_text()?,
+            retry_at: self.time()?,
+            progress_percent: self.opt_int()?.and_then(|percent| u8::try_from(percent).ok()),
+            progress_message: self.own_text()?,
+        })
+    }
+
+    /// The attempt that was joined to an execution, if there was one.
+    pub fn joined_attempt(
+        &mut self,
+        execution: ExecutionKey,
+    ) -> Result<Option<AttemptRow>, StoreError> {
+        match self.cells.int(self.at)? {
+            Some(_) => self.attempt(execution).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub fn flow(&mut self) -> Result<FlowRow, StoreError> {
+        Ok(FlowRow {
+            key: FlowKey { id: self.uuid()?, partition: self.number()? },
+            namespace: self.shared_text()?.unwrap_or_default(),
+            graph_revision: self.number()?,
+            state: self.must()?,
+            created_at: TimestampMs(self.number()?),
+            terminal_at: self.time()?,
+            raw_fields: self.own_text()?.unwrap_or_default(),
+        })
+    }
+
+    pub fn lane(&mut self) -> Result<LaneRow, StoreError> {
+        Ok(LaneRow {
+            lane: self.shared_text()?.unwrap_or_default(),
+            state: self.must()?,
+            paused_reason: self.own_text()?,
+            paused_by: self.own_text()?,
+            paused_at: self.time()?,
+        })
+    }
+
+    pub fn event(&mut self) -> Result<EventRow, StoreError> {
+        self.table = 256;
+        let seq = self.number()?;
+        let at = TimestampMs(self.number()?);
+        let place = self.next();
+        let word = self.cells.text(place)?.unwrap_or_default();
+        let event_type = EventType::parse(word)
+            .ok_or_else(|| wrong(place, &format!("unknown event {word:?}")))?;
+        let namespace = self.shared_text()?.unwrap_or_default();
+        let lane = self.shared_text()?;
+        let kind = self.shared_text()?;
+        let id = self.opt_uuid()?;
+        let partition = self.number()?;
+        let shard = self.number()?;
+        Ok(EventRow {
+            shard,
+            seq,
+            at,
+            event_type,
+            namespace,
+            lane,
+            kind,
+            execution: id.map(|id| ExecutionKey { partition, id }),
+            flow_id: self.opt_uuid()?,
+            from: self.word()?,
+            to: self.word()?,
+            version: self.number()?,
+            attempt_index: self.number()?,
+            lease_epoch: self.number()?,
+            lease_ended: self.flag()?,
+            by: self.shared_text()?,
+            details: self.own_text()?,
+        })
+    }
+}
