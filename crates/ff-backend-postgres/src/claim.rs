@@ -117,9 +117,11 @@ impl Loader<'_> {
                 self.advance_to(world, lane, &found);
             }
         }
-        let short: Vec<_> = scans.iter().filter(|(scan, many)| {
-            !fresh.contains(&scan.lane) && found[*scan].keys.len() < **many
-        }).map(|(scan, many)| (scan.clone(), *many)).collect();
+        let short: Vec<_> = scans
+            .iter()
+            .filter(|(scan, many)| !fresh.contains(&scan.lane) && found[*scan].keys.len() < **many)
+            .map(|(scan, many)| (scan.clone(), *many))
+            .collect();
         for (scan, claimable) in found {
             world.claimable.insert(scan, claimable);
         }
@@ -212,12 +214,7 @@ impl Loader<'_> {
         Ok(scans.iter().map(merge).collect())
     }
 
-    fn advance_to(
-        &self,
-        world: &World,
-        lane: &Arc<str>,
-        found: &BTreeMap<ClaimScan, Claimable>,
-    ) {
+    fn advance_to(&self, world: &World, lane: &Arc<str>, found: &BTreeMap<ClaimScan, Claimable>) {
         let of_lane = found.iter().filter(|(scan, _)| scan.lane == *lane);
         let rows = of_lane.flat_map(|(_, claimable)| &claimable.keys);
         for row in rows.filter_map(|key| world.executions.get(key)) {

@@ -41,15 +41,24 @@ pub struct PostgresOptions {
 macro_rules! session {
     ($set:literal) => {
         concat!(
-            $set, " lock_timeout = '2s'; ",
-            $set, " statement_timeout = '30s'; ",
-            $set, " idle_in_transaction_session_timeout = '30s'; ",
-            $set, " plan_cache_mode = force_generic_plan; ",
-            $set, " enable_seqscan = off; ",
-            $set, " enable_bitmapscan = off; ",
-            $set, " enable_hashjoin = off; ",
-            $set, " enable_mergejoin = off; ",
-            $set, " jit = off; ",
+            $set,
+            " lock_timeout = '2s'; ",
+            $set,
+            " statement_timeout = '30s'; ",
+            $set,
+            " idle_in_transaction_session_timeout = '30s'; ",
+            $set,
+            " plan_cache_mode = force_generic_plan; ",
+            $set,
+            " enable_seqscan = off; ",
+            $set,
+            " enable_bitmapscan = off; ",
+            $set,
+            " enable_hashjoin = off; ",
+            $set,
+            " enable_mergejoin = off; ",
+            $set,
+            " jit = off; ",
         )
     };
 }
@@ -88,9 +97,8 @@ impl PostgresOptions {
     pub(crate) fn connect_options(&self) -> Result<PgConnectOptions, PostgresError> {
         let options: PgConnectOptions =
             self.url.parse().map_err(|error: sqlx::Error| PostgresError::Url(error.to_string()))?;
-        let options = options
-            .application_name("flowfabric")
-            .statement_cache_capacity(self.statement_cache);
+        let options =
+            options.application_name("flowfabric").statement_cache_capacity(self.statement_cache);
         Ok(match &self.schema {
             Some(schema) => options.options([("search_path", schema)]),
             None => options,

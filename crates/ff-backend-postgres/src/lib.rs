@@ -179,7 +179,8 @@ fn pumped(store: &Arc<PostgresStore>, config: EngineConfig, writers: usize) -> A
 async fn check_server(connection: &mut PgConnection, durable: bool) -> Result<(), PostgresError> {
     let unreachable = |error: sqlx::Error| PostgresError::Unreachable(error.to_string());
     let sql = "SELECT current_setting('server_version_num')::int4";
-    let found: i32 = sqlx::query_scalar(sql).fetch_one(&mut *connection).await.map_err(unreachable)?;
+    let found: i32 =
+        sqlx::query_scalar(sql).fetch_one(&mut *connection).await.map_err(unreachable)?;
     if found < OLDEST_SERVER {
         return Err(PostgresError::OldServer {
             found: found / 10_000,

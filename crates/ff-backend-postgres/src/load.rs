@@ -101,7 +101,8 @@ impl Loader<'_> {
             self.careful || !never_leased || !claimable.contains(&row.key)
         };
         let current = world.executions.rows().filter(may_have);
-        let current = current.map(|row| AttemptKey { execution: row.key, index: row.attempt_index });
+        let current =
+            current.map(|row| AttemptKey { execution: row.key, index: row.attempt_index });
         let keys: BTreeSet<AttemptKey> = current.chain(asked.iter().copied()).collect();
         if keys.is_empty() {
             return Ok(());
@@ -313,7 +314,8 @@ impl Loader<'_> {
     ) -> Result<(), StoreError> {
         let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
         self.fetch(lock).await?;
-        let cutoff = scan.max_age_ms.map_or(i64::MIN, |age| world.now.0.saturating_sub_unsigned(age));
+        let cutoff =
+            scan.max_age_ms.map_or(i64::MIN, |age| world.now.0.saturating_sub_unsigned(age));
         let horizon = match scan.max_finished {
             Some(keep) => finish_horizon(self.connection, keep).await?,
             None => None,

@@ -16,9 +16,7 @@ const LOCK: i64 = 0x666c_6f77_6661_6272;
 pub enum MigrationError {
     #[error("the schema cannot be brought up to date: {0}")]
     Database(#[from] sqlx::Error),
-    #[error(
-        "the schema has migration {found}, this program knows {known}; use a newer program"
-    )]
+    #[error("the schema has migration {found}, this program knows {known}; use a newer program")]
     NewerSchema { found: i64, known: i64 },
     #[error("migration {found} of the schema is missing; run `apply_migrations` first")]
     Missing { found: i64 },

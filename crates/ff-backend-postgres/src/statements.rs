@@ -38,9 +38,7 @@ impl Default for Statements {
                  AND a.execution_id = k.id AND a.attempt_index = k.index",
                 of_table("a", ATTEMPT)
             ),
-            flows_locked: format!(
-                "{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"
-            ),
+            flows_locked: format!("{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"),
             flows,
             outline: outline(),
             claim: format!(
@@ -76,9 +74,8 @@ fn outline() -> String {
         )
     };
     let first = next("");
-    let more = next(
-        "AND (e.namespace, e.required_capabilities) > (c.namespace, c.required_capabilities)",
-    );
+    let more =
+        next("AND (e.namespace, e.required_capabilities) > (c.namespace, c.required_capabilities)");
     format!(
         "SELECT l.lane, c.namespace, c.required_capabilities FROM unnest($1::text[]) AS l(lane), \
          LATERAL (WITH RECURSIVE class AS ( \

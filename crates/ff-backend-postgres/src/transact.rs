@@ -68,11 +68,7 @@ impl PostgresStore {
         }
     }
 
-    async fn attempt(
-        &self,
-        writer: &mut Writer,
-        batch: &mut Batch,
-    ) -> Result<Change, StoreError> {
+    async fn attempt(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Change, StoreError> {
         let identity = self.identity(&mut writer.connection).await?;
         let begun = Instant::now();
         let mut now = self.begin(&mut writer.connection).await?;

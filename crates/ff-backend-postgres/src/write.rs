@@ -38,7 +38,10 @@ impl Writing<'_> {
         self.write_backlog_members(&change.backlog_members).await
     }
 
-    async fn insert_executions(&mut self, writes: &[Write<ExecutionRow>]) -> Result<(), StoreError> {
+    async fn insert_executions(
+        &mut self,
+        writes: &[Write<ExecutionRow>],
+    ) -> Result<(), StoreError> {
         let rows = inserted(writes);
         if rows.is_empty() {
             return Ok(());
@@ -69,7 +72,10 @@ impl Writing<'_> {
     }
 
     /// Most transitions move the same few columns; only some rewrite the others.
-    async fn update_executions(&mut self, writes: &[Write<ExecutionRow>]) -> Result<(), StoreError> {
+    async fn update_executions(
+        &mut self,
+        writes: &[Write<ExecutionRow>],
+    ) -> Result<(), StoreError> {
         // A row that was accepted and moved on in one batch has more to say than a new one has.
         let changed = writes.iter().filter_map(|write| match write {
             Write::Insert(row) if row.version > 1 => Some(row),
@@ -210,7 +216,10 @@ impl Writing<'_> {
         Ok(())
     }
 
-    async fn write_edge_groups(&mut self, writes: &[Write<EdgeGroupRow>]) -> Result<(), StoreError> {
+    async fn write_edge_groups(
+        &mut self,
+        writes: &[Write<EdgeGroupRow>],
+    ) -> Result<(), StoreError> {
         let rows = put(writes);
         if rows.is_empty() {
             return Ok(());
@@ -237,9 +246,9 @@ impl Writing<'_> {
                     .bind(&*row.reason)
                     .bind(&*row.cancellation_policy)
                     .bind(&*row.status),
-                Write::Delete(key) => sqlx::query(sql::DELETE_BACKLOG)
-                    .bind(narrow(key.partition))
-                    .bind(key.id),
+                Write::Delete(key) => {
+                    sqlx::query(sql::DELETE_BACKLOG).bind(narrow(key.partition)).bind(key.id)
+                }
             };
             self.run(query).await?;
         }
@@ -251,10 +260,9 @@ impl Writing<'_> {
         writes: &[Write<BacklogMemberRow>],
     ) -> Result<(), StoreError> {
         let new: Vec<_> = put(writes).into_iter().map(|row| &row.key).collect();
-        for (sql, keys) in [
-            (sql::DELETE_BACKLOG_MEMBERS, deleted(writes)),
-            (sql::INSERT_BACKLOG_MEMBERS, new),
-        ] {
+        for (sql, keys) in
+            [(sql::DELETE_BACKLOG_MEMBERS, deleted(writes)), (sql::INSERT_BACKLOG_MEMBERS, new)]
+        {
             if keys.is_empty() {
                 continue;
             }

@@ -199,7 +199,7 @@ async fn a_waiting_worker_hears_of_work_on_the_other_engine() {
         let claim = tokio::spawn(async move { waiting.claim_many(args).await.expect("claim") });
         // By the time these were answered the claim, which was asked first, waits.
         for _ in 0..5 {
-            two.engines[round % 2].resume_lane(&LaneId::new(&lane), "").await.expect("resume");
+            let _ = two.engines[round % 2].resume_lane(&LaneId::new(&lane), "").await;
         }
         let submitted = Instant::now();
         let outcomes = other.submit(vec![Submission::new(&lane, "test")]).await.expect("submit");

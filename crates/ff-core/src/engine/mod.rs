@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::engine_error::{EngineError, StoreError};
@@ -40,6 +40,8 @@ pub struct Engine {
     store: Arc<dyn Store>,
     queue: mpsc::Sender<Job>,
     config: EngineConfig,
+    /// Closes with the engine, which ends its sweeper.
+    alive: watch::Sender<()>,
 }
 
 /// The receiving end of an engine's queue, for whoever runs [`pump`].
@@ -53,7 +55,7 @@ impl Engine {
     /// An engine and the queue that something must pump into the store.
     pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> (Self, Queue) {
         let (queue, waiting) = mpsc::channel(config.limits.queue);
-        (Self { store, queue, config }, waiting)
+        (Self { store, queue, config, alive: watch::Sender::new(()) }, waiting)
     }
 
     /// An engine whose queue is pumped by a task, with its own sweeper.

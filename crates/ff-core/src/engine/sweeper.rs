@@ -19,9 +19,9 @@ pub(super) async fn sweep(engine: Weak<Engine>) {
         let Some(rest) = look(&engine).await else {
             return;
         };
-        let Some((store, mut timers)) = engine.upgrade().map(|engine| {
+        let Some((store, mut timers, mut alive)) = engine.upgrade().map(|engine| {
             let timers = engine.store.listen().timers();
-            (engine.store.clone(), timers)
+            (engine.store.clone(), timers, engine.alive.subscribe())
         }) else {
             return;
         };
@@ -36,6 +36,8 @@ pub(super) async fn sweep(engine: Weak<Engine>) {
             }
         };
         tokio::select! {
+            // Nothing is ever sent: an engine that goes takes its store with it at once.
+            _ = alive.changed() => return,
             () = sooner => {}
             () = due => {}
             // Bells are hints, so it looks from time to time anyway.

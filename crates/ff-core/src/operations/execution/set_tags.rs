@@ -35,11 +35,12 @@ impl Operation for SetTags {
             let detail = format!("{} tags, the limit is {}", tags.len(), limits::TAGS);
             return Err(EngineError::invalid(detail));
         }
-        let mut after = row.clone();
-        after.tags = serde_json::json!(tags).to_string().into();
-        if after.tags == row.tags {
+        // By meaning: a store may spell the same tags in another way.
+        if tags == row.tags() {
             return Ok(((), change));
         }
+        let mut after = row.clone();
+        after.tags = serde_json::json!(tags).to_string().into();
         let details = serde_json::json!({ "tags": self.args.tags });
         transition(&mut change, row, after, EventType::TagsChanged, world.now, |event| {
             event.details(&details)
