@@ -50,7 +50,7 @@ DECLARE
     home        smallint;
     known       ff_idempotency%ROWTYPE;
     -- What ff_core::engine::prepare calls the fingerprint of a submission without an encoding.
-    fingerprint bytea := sha256(
+    body        bytea := sha256(
         int8send(octet_length(lane)) || convert_to(lane, 'UTF8') ||
         int8send(octet_length(kind)) || convert_to(kind, 'UTF8') || int8send(0) ||
         int8send(octet_length(payload)) || payload);
@@ -76,7 +76,7 @@ BEGIN
         INSERT INTO ff_idempotency AS i (namespace, idempotency_key, partition_key, execution_id,
             fingerprint, expires_at_ms)
         VALUES (ff_submit.namespace, ff_submit.idempotency_key, home, new_id,
-            ff_submit.fingerprint, now_ms + 86400000)
+            body, now_ms + 86400000)
         ON CONFLICT ON CONSTRAINT ff_idempotency_pkey DO UPDATE SET
             partition_key = excluded.partition_key, execution_id = excluded.execution_id,
             fingerprint = excluded.fingerprint, expires_at_ms = excluded.expires_at_ms
@@ -84,7 +84,7 @@ BEGIN
         SELECT * INTO known FROM ff_idempotency AS i WHERE i.namespace = ff_submit.namespace
             AND i.idempotency_key = ff_submit.idempotency_key;
         IF known.execution_id <> new_id THEN
-            IF known.fingerprint <> ff_submit.fingerprint THEN
+            IF known.fingerprint <> body THEN
                 RAISE EXCEPTION 'ff_submit: the idempotency key % stands for other work',
                     idempotency_key;
             END IF;

@@ -206,7 +206,9 @@ impl Loader<'_> {
         let merge = |(scan, many): (&ClaimScan, &usize)| {
             let mut rows = found.remove(scan).unwrap_or_default();
             rows.sort_unstable_by_key(|(rank, key)| (*rank, key.id));
-            let more = rows.len() >= *many;
+            // What the index has and the scan did not bring is in somebody else's hand just now.
+            let locked = rows.is_empty() && parts.iter().any(|part| part.scan == scan);
+            let more = locked || rows.len() >= *many;
             rows.truncate(*many);
             let keys = rows.into_iter().map(|(_, key)| key).collect();
             (scan.clone(), Claimable { keys, more })

@@ -284,7 +284,7 @@ impl Store for PostgresStore {
 
     fn patience(&self) -> Duration {
         match self.listens {
-            true => Duration::from_secs(20),
+            true => Duration::from_secs(45),
             false => Duration::from_secs(1),
         }
     }

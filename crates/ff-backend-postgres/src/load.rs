@@ -43,6 +43,11 @@ impl Loader<'_> {
     pub async fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
         let mut world = World::new(now, "postgres");
         let mut executions = needs.executions.clone();
+        if needs.due_timers > 0 || needs.unannounced > 0 || needs.retention.is_some() {
+            // Sweepers of other engines wait for each other, so that nothing is done twice.
+            let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
+            self.fetch(lock).await?;
+        }
         if needs.due_timers > 0 {
             self.due_timers(&mut world, needs.due_timers, &mut executions).await?;
         }
@@ -283,15 +288,12 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// What is due. Sweepers of other engines wait for each other, so that nothing is done twice.
     async fn due_timers(
         &mut self,
         world: &mut World,
         limit: usize,
         executions: &mut BTreeSet<ExecutionKey>,
     ) -> Result<(), StoreError> {
-        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
-        self.fetch(lock).await?;
         let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer WHERE due_at_ms <= $1 \
                    ORDER BY due_at_ms, kind, subject LIMIT $2";
         let query = sqlx::query(sql).bind(world.now.0).bind(whole(limit));
@@ -312,8 +314,6 @@ impl Loader<'_> {
         scan: RetentionScan,
         executions: &mut BTreeSet<ExecutionKey>,
     ) -> Result<(), StoreError> {
-        let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
-        self.fetch(lock).await?;
         let cutoff =
             scan.max_age_ms.map_or(i64::MIN, |age| world.now.0.saturating_sub_unsigned(age));
         let horizon = match scan.max_finished {

@@ -46,18 +46,18 @@ struct Scale {
 
 const QUICK: Scale = Scale {
     rounds: 3,
-    time: Duration::from_millis(1000),
+    time: Duration::from_millis(800),
     batched: 20_000,
     drained: 10_000,
     drained_by_sixteen: 3_000,
     drained_by_floor: 20_000,
-    claimed: 5_000,
+    claimed: 4_000,
     probes: 150,
     waiting: 100_000,
     idle: Duration::from_secs(20),
     held: Duration::from_secs(10),
-    patience: Duration::from_secs(2),
-    patience_with_backlog: Duration::from_secs(8),
+    patience: Duration::from_millis(1500),
+    patience_with_backlog: Duration::from_secs(5),
 };
 
 const FULL: Scale = Scale {
@@ -305,7 +305,7 @@ impl Run {
     /// An engine that has worked, has nothing to do any more and has a worker that waits.
     fn idle(&mut self) -> Result<()> {
         self.say("statements of an idle engine");
-        let (name, settling) = ("idle", Duration::from_secs(3));
+        let (name, settling) = ("idle", Duration::from_secs(2));
         let url = self.server.database(name)?;
         let counts = self.server.count_statements(name)?;
         let bed = self.bed_at(&url)?;

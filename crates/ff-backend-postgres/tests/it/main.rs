@@ -8,3 +8,4 @@ mod engines;
 mod migrations;
 mod model;
 mod subscribers;
+mod transactional;

@@ -1,10 +1,12 @@
 //! The schema is brought up to date by anybody, at any time, and by many at once.
 
-use ff_backend_postgres::apply_migrations;
+use ff_backend_postgres::{
+    MigrationError, PostgresBackend, PostgresError, PostgresOptions, apply_migrations,
+};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
 
-use crate::database::{Database, pool};
+use crate::database::{Database, options, pool};
 
 async fn tables(pool: &PgPool) -> Vec<String> {
     let sql = "SELECT table_name::text FROM information_schema.tables \
@@ -56,4 +58,38 @@ async fn many_at_once_agree() {
         assert!(seen.iter().all(|tables| *tables == seen[0]), "{seen:?}");
         database.drop().await;
     }
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused() {
+    let database = Database::create().await;
+    let pool = pool(&database.url(), 1).await;
+    apply_migrations(&pool).await.expect("migrate");
+    let newer = "INSERT INTO ff_migration (version, name) VALUES (9999, 'from the future')";
+    sqlx::query(newer).execute(&pool).await.expect("record");
+    let refused = apply_migrations(&pool).await.unwrap_err();
+    let is_newer = |error: &MigrationError| matches!(error, MigrationError::NewerSchema { found: 9999, known } if *known < 9999);
+    assert!(is_newer(&refused), "{refused:?}");
+    for migrate in [true, false] {
+        let options = PostgresOptions { migrate, ..options(&database.url()) };
+        match PostgresBackend::open(options).await {
+            Err(PostgresError::Migration(error)) => assert!(is_newer(&error), "{error:?}"),
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("it was opened"),
+        }
+    }
+    pool.close().await;
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_schema_that_nobody_made_is_missed() {
+    let database = Database::create().await;
+    let options = PostgresOptions { migrate: false, ..options(&database.url()) };
+    match PostgresBackend::open(options).await {
+        Err(PostgresError::Migration(MigrationError::Missing { .. })) => {}
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("it was opened"),
+    }
+    database.drop().await;
 }

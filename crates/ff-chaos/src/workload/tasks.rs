@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use ff_core::types::{ExecutionId, LaneId};
+use ff_core::types::ExecutionId;
 
 use super::client::{Client, LEASE_MS};
-use super::work::{self, LANES};
+use super::work;
 use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
 
+const PARTITIONS: u16 = 256;
 /// How many executions the operator remembers.
 const REMEMBERED: usize = 128;
 
@@ -48,11 +49,11 @@ impl Crew {
             let mut items = Vec::new();
             for _ in 0..rng.usize(1..5) {
                 let key = (rng.u8(..4) == 0).then(|| format!("key-{:016x}", rng.u64(..)));
-                let work = Work::new(self.new_id(&mut rng), key, rng.u64(..));
+                let work = Work::new(new_id(&mut rng), key, rng.u64(..));
                 if work.key.is_some() && rng.bool() {
                     let same = rng.u8(..4) > 0;
                     let seed = if same { work.seed } else { rng.u64(..) };
-                    items.push(Work::new(self.new_id(&mut rng), work.key.clone(), seed));
+                    items.push(Work::new(new_id(&mut rng), work.key.clone(), seed));
                 }
                 self.remember(&work.id);
                 items.push(work);
@@ -154,13 +155,6 @@ impl Crew {
         }
     }
 
-    fn new_id(&self, rng: &mut Rng) -> String {
-        let lane = LaneId::new(LANES[0]);
-        let partition = self.client.backend.engine().store().solo_partition(&lane);
-        let id = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
-        ExecutionId::from_parts(partition, id).as_str().to_owned()
-    }
-
     fn remember(&self, id: &str) {
         let mut recent = self.recent();
         recent.push_back(id.to_owned());
@@ -181,4 +175,11 @@ impl Crew {
 
 async fn pause(rng: &mut Rng, millis: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rng.u64(millis))).await;
+}
+
+/// All over the partitions, so that every part of a log that has parts is written.
+fn new_id(rng: &mut Rng) -> String {
+    let partition = rng.u16(..PARTITIONS);
+    let id = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
+    ExecutionId::from_parts(partition, id).as_str().to_owned()
 }

@@ -49,6 +49,10 @@ pub type Queue = mpsc::Receiver<Job>;
 
 const SWEEP_TIMERS: usize = 200;
 const ANNOUNCE: usize = 500;
+/// How often a claim looks for work that others have in hand before it counts as none.
+const LOOKS: u32 = 10;
+/// The rest before the third look; it grows from look to look.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const RETAIN_EVENTS: usize = 500;
 
 impl Engine {
@@ -125,12 +129,17 @@ impl Engine {
         claim: impl Fn() -> Claim,
     ) -> Result<Vec<Grant>, EngineError> {
         let deadline = Instant::now() + wait.min(limits::HORIZON);
+        let mut looks = 0;
         loop {
             let operation = claim();
             let waiter = self.store.listen().wait_for_work(&operation.lanes);
             let mut claimed = self.run_watched(scope, operation, Some(waiter.served())).await?;
+            // What others have in hand may come free, but not for ever.
+            looks += 1;
+            let look_again = claimed.look_again && looks < LOOKS;
             let waits = Instant::now() < deadline && !wait.is_zero();
-            if claimed.grants.is_empty() && !claimed.look_again && waits {
+            if claimed.grants.is_empty() && !look_again && waits {
+                looks = 0;
                 match self.wait_for_offer(scope, &waiter, claim(), deadline).await? {
                     Some(answered) => claimed = answered,
                     None => continue,
@@ -140,7 +149,9 @@ impl Engine {
                 waiter.satisfied();
                 return Ok(claimed.grants);
             }
-            if !claimed.look_again && !waits {
+            if look_again {
+                tokio::time::sleep(LOOK_AGAIN * (looks - 1)).await;
+            } else if !waits {
                 return Ok(claimed.grants);
             }
         }
