@@ -47,6 +47,7 @@ use claim::Frontiers;
 use clock::Time;
 use error::store_error;
 use listen::Outbox;
+use sql::Writes;
 use statements::Statements;
 use transact::Writer;
 
@@ -64,6 +65,7 @@ pub(crate) struct PostgresStore {
     idle: Mutex<Vec<Writer>>,
     identity: OnceCell<Identity>,
     statements: Statements,
+    writes: Writes,
     frontiers: Frontiers,
     time: Time,
     bells: Arc<Bells>,
@@ -130,6 +132,7 @@ impl PostgresBackend {
             idle: Mutex::default(),
             identity: OnceCell::new(),
             statements: Statements::default(),
+            writes: Writes::default(),
             frontiers: Frontiers::default(),
             time: options.clock.map_or_else(Time::database, Time::Given),
             bells: Arc::default(),

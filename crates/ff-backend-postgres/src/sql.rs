@@ -1,104 +1,253 @@
-//! The statements that write, one for all rows of a table: arrays in, `unnest`ed side by side.
+//! The statements that write, one for all rows of a table: an array for each column comes in.
+//!
+//! The arrays are unnested in the list of a SELECT and not behind its FROM: there each of them
+//! would be copied into a store of its own first, which costs more than writing the rows.
 
-pub(crate) const INSERT_EXECUTIONS: &str = "INSERT INTO ff_exec_core (partition_key, execution_id, \
-    flow_id, namespace, lane_id, execution_kind, payload, payload_encoding, creator_identity, \
-    idempotency_key, policy, required_capabilities, created_at_ms, priority, tags, \
-    lifecycle_phase, eligibility_state, public_state, blocking_reason, not_before_ms, \
-    deadline_at_ms, holds_key, version) \
-    SELECT u.c1, u.c2, u.c3, u.c4, u.c5, u.c6, u.c7, u.c8, u.c9, u.c10, u.c11, u.c12, u.c13, \
-    u.c14, u.c15::jsonb, u.c16, u.c17, u.c18, u.c19, u.c20, u.c21, u.c22, u.c23 \
-    FROM unnest($1::int2[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], \
-    $7::bytea[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::int8[], \
-    $14::int4[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::int8[], \
-    $21::int8[], $22::bool[], $23::int8[]) AS u(c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, \
-    c12, c13, c14, c15, c16, c17, c18, c19, c20, c21, c22, c23)";
+use std::fmt::Write as _;
 
-pub(crate) const MOVE_EXECUTIONS: &str = "UPDATE ff_exec_core AS e SET lifecycle_phase = u.phase, \
-    ownership_state = u.ownership, eligibility_state = u.eligibility, public_state = u.state, \
-    attempt_state = u.attempt, blocking_reason = u.blocking, started_at_ms = u.started, \
-    terminal_at_ms = u.ended, result = u.result, lease_epoch = u.epoch, version = u.version \
-    FROM unnest($1::int2[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], \
-    $7::text[], $8::text[], $9::int8[], $10::int8[], $11::bytea[], $12::int8[], $13::int8[]) \
-    AS u(partition_key, id, phase, ownership, eligibility, state, attempt, blocking, started, \
-    ended, result, epoch, version) \
-    WHERE e.partition_key = u.partition_key AND e.execution_id = u.id";
+/// The texts, put together once.
+pub(crate) struct Writes {
+    pub insert_executions: String,
+    pub move_executions: String,
+    pub rewrite_executions: String,
+    pub insert_attempts: String,
+    pub update_attempts: String,
+    pub delete_attempts: String,
+    pub put_timers: String,
+    pub delete_timers: String,
+    pub insert_idempotency: String,
+    pub update_idempotency: String,
+    pub delete_idempotency: String,
+    pub insert_lanes: String,
+    pub update_lanes: String,
+    pub update_edge_groups: String,
+    pub insert_backlog_members: String,
+    pub delete_backlog_members: String,
+    pub purge: [String; 3],
+    pub append_events: String,
+}
 
-pub(crate) const REWRITE_EXECUTIONS: &str = "UPDATE ff_exec_core AS e SET \
-    lifecycle_phase = u.phase, ownership_state = u.ownership, eligibility_state = u.eligibility, \
-    public_state = u.state, attempt_state = u.attempt, blocking_reason = u.blocking, \
-    started_at_ms = u.started, terminal_at_ms = u.ended, result = u.result, \
-    lease_epoch = u.epoch, version = u.version, priority = u.priority, tags = u.tags::jsonb, \
-    attempt_index = u.attempt_index, not_before_ms = u.not_before, deadline_at_ms = u.deadline, \
-    failure_reason = u.failure_reason, failure_category = u.failure_category, \
-    cancellation_reason = u.cancellation_reason, cancelled_by = u.cancelled_by, \
-    retry_count = u.retries, reclaim_count = u.reclaims, holds_key = u.holds_key, \
-    raw_fields = u.raw_fields::jsonb \
-    FROM unnest($1::int2[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], \
-    $7::text[], $8::text[], $9::int8[], $10::int8[], $11::bytea[], $12::int8[], $13::int8[], \
-    $14::int4[], $15::text[], $16::int4[], $17::int8[], $18::int8[], $19::text[], $20::text[], \
-    $21::text[], $22::text[], $23::int4[], $24::int4[], $25::bool[], $26::text[]) \
-    AS u(partition_key, id, phase, ownership, eligibility, state, attempt, blocking, started, \
-    ended, result, epoch, version, priority, tags, attempt_index, not_before, deadline, \
-    failure_reason, failure_category, cancellation_reason, cancelled_by, retries, reclaims, \
-    holds_key, raw_fields) \
-    WHERE e.partition_key = u.partition_key AND e.execution_id = u.id";
+/// A column and the type of its array. `json` arrives as text.
+type Columns = &'static [(&'static str, &'static str)];
 
-pub(crate) const INSERT_ATTEMPTS: &str = "INSERT INTO ff_attempt (partition_key, execution_id, \
-    attempt_index, attempt_type, lease_epoch, worker_id, worker_instance_id, \
-    lease_expires_at_ms, started_at_ms, terminal_at_ms, outcome, failure_reason, \
-    failure_category, retry_at_ms, progress_pct, progress_message) \
-    SELECT * FROM unnest($1::int2[], $2::uuid[], $3::int4[], $4::text[], $5::int8[], $6::text[], \
-    $7::text[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::text[], $13::text[], \
-    $14::int8[], $15::int4[], $16::text[])";
+const KEY: Columns = &[("partition_key", "int2"), ("execution_id", "uuid")];
 
-pub(crate) const UPDATE_ATTEMPTS: &str = "UPDATE ff_attempt AS a SET attempt_type = u.kind, \
-    lease_epoch = u.epoch, worker_id = u.worker, worker_instance_id = u.instance, \
-    lease_expires_at_ms = u.expires, started_at_ms = u.started, terminal_at_ms = u.ended, \
-    outcome = u.outcome, failure_reason = u.reason, failure_category = u.category, \
-    retry_at_ms = u.retry, progress_pct = u.percent, progress_message = u.message \
-    FROM unnest($1::int2[], $2::uuid[], $3::int4[], $4::text[], $5::int8[], $6::text[], \
-    $7::text[], $8::int8[], $9::int8[], $10::int8[], $11::text[], $12::text[], $13::text[], \
-    $14::int8[], $15::int4[], $16::text[]) AS u(partition_key, id, index, kind, epoch, worker, \
-    instance, expires, started, ended, outcome, reason, category, retry, percent, message) \
-    WHERE a.partition_key = u.partition_key AND a.execution_id = u.id \
-    AND a.attempt_index = u.index";
+const NEW: Columns = &[
+    ("flow_id", "uuid"),
+    ("namespace", "text"),
+    ("lane_id", "text"),
+    ("execution_kind", "text"),
+    ("payload", "bytea"),
+    ("payload_encoding", "text"),
+    ("creator_identity", "text"),
+    ("idempotency_key", "text"),
+    ("policy", "text"),
+    ("required_capabilities", "text"),
+    ("created_at_ms", "int8"),
+    ("priority", "int4"),
+    ("tags", "json"),
+    ("lifecycle_phase", "text"),
+    ("eligibility_state", "text"),
+    ("public_state", "text"),
+    ("blocking_reason", "text"),
+    ("not_before_ms", "int8"),
+    ("deadline_at_ms", "int8"),
+    ("holds_key", "bool"),
+    ("version", "int8"),
+];
 
-pub(crate) const DELETE_ATTEMPTS: &str = "DELETE FROM ff_attempt AS a \
-    USING unnest($1::int2[], $2::uuid[], $3::int4[]) AS u(partition_key, id, index) \
-    WHERE a.partition_key = u.partition_key AND a.execution_id = u.id \
-    AND a.attempt_index = u.index";
+/// What every transition moves.
+const MOVED: Columns = &[
+    ("lifecycle_phase", "text"),
+    ("ownership_state", "text"),
+    ("eligibility_state", "text"),
+    ("public_state", "text"),
+    ("attempt_state", "text"),
+    ("blocking_reason", "text"),
+    ("started_at_ms", "int8"),
+    ("terminal_at_ms", "int8"),
+    ("result", "bytea"),
+    ("lease_epoch", "int8"),
+    ("version", "int8"),
+];
 
-pub(crate) const PUT_TIMERS: &str = "INSERT INTO ff_timer (due_at_ms, kind, subject, members) \
-    SELECT * FROM unnest($1::int8[], $2::text[], $3::uuid[], $4::bytea[]) \
-    ON CONFLICT (due_at_ms, kind, subject) DO UPDATE SET members = excluded.members";
+/// What only some of them change.
+const REWRITTEN: Columns = &[
+    ("priority", "int4"),
+    ("tags", "json"),
+    ("attempt_index", "int4"),
+    ("not_before_ms", "int8"),
+    ("deadline_at_ms", "int8"),
+    ("failure_reason", "text"),
+    ("failure_category", "text"),
+    ("cancellation_reason", "text"),
+    ("cancelled_by", "text"),
+    ("retry_count", "int4"),
+    ("reclaim_count", "int4"),
+    ("holds_key", "bool"),
+    ("raw_fields", "json"),
+];
 
-pub(crate) const DELETE_TIMERS: &str = "DELETE FROM ff_timer AS t \
-    USING unnest($1::int8[], $2::text[], $3::uuid[]) AS u(due_at_ms, kind, subject) \
-    WHERE t.due_at_ms = u.due_at_ms AND t.kind = u.kind AND t.subject = u.subject";
+const ATTEMPT_KEY: Columns =
+    &[("partition_key", "int2"), ("execution_id", "uuid"), ("attempt_index", "int4")];
 
-pub(crate) const INSERT_IDEMPOTENCY: &str = "INSERT INTO ff_idempotency (namespace, \
-    idempotency_key, partition_key, execution_id, fingerprint, expires_at_ms) \
-    SELECT * FROM unnest($1::text[], $2::text[], $3::int2[], $4::uuid[], $5::bytea[], $6::int8[])";
+const ATTEMPT: Columns = &[
+    ("attempt_type", "text"),
+    ("lease_epoch", "int8"),
+    ("worker_id", "text"),
+    ("worker_instance_id", "text"),
+    ("lease_expires_at_ms", "int8"),
+    ("started_at_ms", "int8"),
+    ("terminal_at_ms", "int8"),
+    ("outcome", "text"),
+    ("failure_reason", "text"),
+    ("failure_category", "text"),
+    ("retry_at_ms", "int8"),
+    ("progress_pct", "int4"),
+    ("progress_message", "text"),
+];
 
-pub(crate) const UPDATE_IDEMPOTENCY: &str = "UPDATE ff_idempotency AS i SET \
-    partition_key = u.partition_key, execution_id = u.id, fingerprint = u.fingerprint, \
-    expires_at_ms = u.expires \
-    FROM unnest($1::text[], $2::text[], $3::int2[], $4::uuid[], $5::bytea[], $6::int8[]) \
-    AS u(namespace, word, partition_key, id, fingerprint, expires) \
-    WHERE i.namespace = u.namespace AND i.idempotency_key = u.word";
+const TIMER_KEY: Columns = &[("due_at_ms", "int8"), ("kind", "text"), ("subject", "uuid")];
 
-pub(crate) const DELETE_IDEMPOTENCY: &str = "DELETE FROM ff_idempotency AS i \
-    USING unnest($1::text[], $2::text[]) AS u(namespace, word) \
-    WHERE i.namespace = u.namespace AND i.idempotency_key = u.word";
+const WORD_KEY: Columns = &[("namespace", "text"), ("idempotency_key", "text")];
 
-pub(crate) const INSERT_LANES: &str = "INSERT INTO ff_lane (lane_id, lane_state, paused_reason, \
-    paused_by, paused_at_ms) \
-    SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[])";
+const IDEMPOTENCY: Columns = &[
+    ("partition_key", "int2"),
+    ("execution_id", "uuid"),
+    ("fingerprint", "bytea"),
+    ("expires_at_ms", "int8"),
+];
 
-pub(crate) const UPDATE_LANES: &str = "UPDATE ff_lane AS l SET lane_state = u.state, \
-    paused_reason = u.reason, paused_by = u.whom, paused_at_ms = u.at \
-    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int8[]) \
-    AS u(lane, state, reason, whom, at) WHERE l.lane_id = u.lane";
+const LANE: Columns = &[
+    ("lane_state", "text"),
+    ("paused_reason", "text"),
+    ("paused_by", "text"),
+    ("paused_at_ms", "int8"),
+];
+
+const GROUP_KEY: Columns =
+    &[("partition_key", "int2"), ("flow_id", "uuid"), ("downstream_eid", "uuid")];
+
+const GROUP: Columns = &[
+    ("success_count", "int4"),
+    ("fail_count", "int4"),
+    ("skip_count", "int4"),
+    ("running_count", "int4"),
+];
+
+const MEMBER: Columns = &[("partition_key", "int2"), ("flow_id", "uuid"), ("execution_id", "text")];
+
+const EVENT: Columns = &[
+    ("shard", "int2"),
+    ("seq", "int8"),
+    ("at_ms", "int8"),
+    ("event_type", "text"),
+    ("namespace", "text"),
+    ("lane_id", "text"),
+    ("execution_kind", "text"),
+    ("execution_id", "uuid"),
+    ("partition_key", "int2"),
+    ("flow_id", "uuid"),
+    ("from_state", "text"),
+    ("to_state", "text"),
+    ("version", "int8"),
+    ("attempt_index", "int4"),
+    ("lease_epoch", "int8"),
+    ("lease_ended", "bool"),
+    ("by_whom", "text"),
+    ("details", "json"),
+];
+
+impl Default for Writes {
+    fn default() -> Self {
+        let put_timers = insert("ff_timer", &[TIMER_KEY, &[("members", "bytea")]]);
+        let lane_key = &[("lane_id", "text")];
+        Self {
+            insert_executions: insert("ff_exec_core", &[KEY, NEW]),
+            move_executions: update("ff_exec_core", KEY, &[MOVED]),
+            rewrite_executions: update("ff_exec_core", KEY, &[MOVED, REWRITTEN]),
+            insert_attempts: insert("ff_attempt", &[ATTEMPT_KEY, ATTEMPT]),
+            update_attempts: update("ff_attempt", ATTEMPT_KEY, &[ATTEMPT]),
+            delete_attempts: delete("ff_attempt", ATTEMPT_KEY),
+            put_timers: format!(
+                "{put_timers} ON CONFLICT (due_at_ms, kind, subject) \
+                 DO UPDATE SET members = excluded.members"
+            ),
+            delete_timers: delete("ff_timer", TIMER_KEY),
+            insert_idempotency: insert("ff_idempotency", &[WORD_KEY, IDEMPOTENCY]),
+            update_idempotency: update("ff_idempotency", WORD_KEY, &[IDEMPOTENCY]),
+            delete_idempotency: delete("ff_idempotency", WORD_KEY),
+            insert_lanes: insert("ff_lane", &[lane_key, LANE]),
+            update_lanes: update("ff_lane", lane_key, &[LANE]),
+            update_edge_groups: update("ff_edge_group", GROUP_KEY, &[GROUP]),
+            insert_backlog_members: insert("ff_cancel_backlog_member", &[MEMBER]),
+            delete_backlog_members: delete("ff_cancel_backlog_member", MEMBER),
+            purge: ["ff_event", "ff_attempt", "ff_exec_core"].map(|table| delete(table, KEY)),
+            append_events: append_events(),
+        }
+    }
+}
+
+/// The arrays as a table `u`, the first of them being this parameter.
+fn rows(first: usize, columns: &[(&str, &str)]) -> String {
+    let mut list = String::new();
+    for (place, (name, kind)) in columns.iter().enumerate() {
+        let kind = if *kind == "json" { "text" } else { kind };
+        let comma = if place == 0 { "" } else { ", " };
+        let _ = write!(list, "{comma}unnest(${}::{kind}[]) AS {name}", first + place);
+    }
+    format!("(SELECT {list}) AS u")
+}
+
+fn value((name, kind): &(&str, &str)) -> String {
+    if *kind == "json" { format!("u.{name}::jsonb") } else { format!("u.{name}") }
+}
+
+fn names(columns: &[(&str, &str)]) -> String {
+    columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+fn matching(table: &str, key: &[(&str, &str)]) -> String {
+    let same = |(name, _): &(&str, &str)| format!("{table}.{name} = u.{name}");
+    key.iter().map(same).collect::<Vec<_>>().join(" AND ")
+}
+
+fn insert(table: &str, columns: &[Columns]) -> String {
+    let columns = columns.concat();
+    let values: Vec<_> = columns.iter().map(value).collect();
+    let (names, values, rows) = (names(&columns), values.join(", "), rows(1, &columns));
+    format!("INSERT INTO {table} ({names}) SELECT {values} FROM {rows}")
+}
+
+fn update(table: &str, key: Columns, columns: &[Columns]) -> String {
+    let changed = columns.concat();
+    let set: Vec<_> =
+        changed.iter().map(|column| format!("{} = {}", column.0, value(column))).collect();
+    let rows = rows(1, &[key, &changed].concat());
+    format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
+}
+
+fn delete(table: &str, key: Columns) -> String {
+    format!("DELETE FROM {table} USING {} WHERE {}", rows(1, key), matching(table, key))
+}
+
+/// The counters of the touched shards go up, and the events take the places between.
+fn append_events() -> String {
+    let mut values: Vec<_> = EVENT.iter().map(value).collect();
+    values[1] = "place.base + u.seq".to_owned();
+    format!(
+        "WITH place AS ( \
+           UPDATE ff_event_shard AS s SET head = s.head + n.many \
+           FROM unnest($1::int2[], $2::int8[]) AS n(shard, many) WHERE s.shard = n.shard \
+           RETURNING s.shard, s.head - n.many AS base \
+         ), written AS ( \
+           INSERT INTO ff_event ({}) SELECT {} FROM {} JOIN place ON place.shard = u.shard \
+         ) SELECT shard, base FROM place",
+        names(EVENT),
+        values.join(", "),
+        rows(3, EVENT)
+    )
+}
 
 pub(crate) const INSERT_FLOW: &str = "INSERT INTO ff_flow_core (partition_key, flow_id, namespace, \
     graph_revision, public_flow_state, created_at_ms, terminal_at_ms, raw_fields) \
@@ -109,14 +258,6 @@ pub(crate) const UPDATE_FLOW: &str = "UPDATE ff_flow_core SET namespace = $3, gr
     public_flow_state = $5, created_at_ms = $6, terminal_at_ms = $7, raw_fields = $8::text::jsonb \
     WHERE partition_key = $1 AND flow_id = $2";
 
-pub(crate) const UPDATE_EDGE_GROUPS: &str = "UPDATE ff_edge_group AS g SET \
-    success_count = u.succeeded, fail_count = u.failed, skip_count = u.skipped, \
-    running_count = u.running \
-    FROM unnest($1::int2[], $2::uuid[], $3::uuid[], $4::int4[], $5::int4[], $6::int4[], \
-    $7::int4[]) AS u(partition_key, flow, downstream, succeeded, failed, skipped, running) \
-    WHERE g.partition_key = u.partition_key AND g.flow_id = u.flow \
-    AND g.downstream_eid = u.downstream";
-
 pub(crate) const INSERT_BACKLOG: &str = "INSERT INTO ff_cancel_backlog (partition_key, flow_id, \
     requested_at_ms, requester, reason, cancellation_policy, status) \
     VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -124,46 +265,8 @@ pub(crate) const INSERT_BACKLOG: &str = "INSERT INTO ff_cancel_backlog (partitio
 pub(crate) const DELETE_BACKLOG: &str =
     "DELETE FROM ff_cancel_backlog WHERE partition_key = $1 AND flow_id = $2";
 
-pub(crate) const INSERT_BACKLOG_MEMBERS: &str = "INSERT INTO ff_cancel_backlog_member \
-    (partition_key, flow_id, execution_id) \
-    SELECT * FROM unnest($1::int2[], $2::uuid[], $3::text[])";
-
-pub(crate) const DELETE_BACKLOG_MEMBERS: &str = "DELETE FROM ff_cancel_backlog_member AS m \
-    USING unnest($1::int2[], $2::uuid[], $3::text[]) AS u(partition_key, flow, id) \
-    WHERE m.partition_key = u.partition_key AND m.flow_id = u.flow AND m.execution_id = u.id";
-
-pub(crate) const PURGE_EVENTS: &str = "DELETE FROM ff_event AS e \
-    USING unnest($1::int2[], $2::uuid[]) AS u(partition_key, id) \
-    WHERE e.execution_id = u.id AND e.partition_key = u.partition_key";
-
-pub(crate) const PURGE_ATTEMPTS: &str = "DELETE FROM ff_attempt AS a \
-    USING unnest($1::int2[], $2::uuid[]) AS u(partition_key, id) \
-    WHERE a.execution_id = u.id AND a.partition_key = u.partition_key";
-
-pub(crate) const PURGE_EXECUTIONS: &str = "DELETE FROM ff_exec_core AS e \
-    USING unnest($1::int2[], $2::uuid[]) AS u(partition_key, id) \
-    WHERE e.execution_id = u.id AND e.partition_key = u.partition_key";
-
 pub(crate) const LOCK_SHARDS: &str =
     "SELECT shard FROM ff_event_shard WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
-
-/// The counters of the touched shards go up, and the events take the places between.
-pub(crate) const APPEND_EVENTS: &str = "WITH place AS ( \
-      UPDATE ff_event_shard AS s SET head = s.head + n.many \
-      FROM unnest($1::int2[], $2::int8[]) AS n(shard, many) WHERE s.shard = n.shard \
-      RETURNING s.shard, s.head - n.many AS base \
-    ), written AS ( \
-      INSERT INTO ff_event (shard, seq, at_ms, event_type, namespace, lane_id, execution_kind, \
-      execution_id, partition_key, flow_id, from_state, to_state, version, attempt_index, \
-      lease_epoch, lease_ended, by_whom, details) \
-      SELECT u.c1, place.base + u.c2, u.c3, u.c4, u.c5, u.c6, u.c7, u.c8, u.c9, u.c10, u.c11, \
-      u.c12, u.c13, u.c14, u.c15, u.c16, u.c17, u.c18::jsonb \
-      FROM unnest($3::int2[], $4::int8[], $5::int8[], $6::text[], $7::text[], $8::text[], \
-      $9::text[], $10::uuid[], $11::int2[], $12::uuid[], $13::text[], $14::text[], $15::int8[], \
-      $16::int4[], $17::int8[], $18::bool[], $19::text[], $20::text[]) \
-      AS u(c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15, c16, c17, c18) \
-      JOIN place ON place.shard = u.c1 \
-    ) SELECT shard, base FROM place";
 
 /// Below the floor only the histories of living executions remain.
 pub(crate) const TRIM_EVENTS: &str = "DELETE FROM ff_event AS e USING ff_event_shard AS s \

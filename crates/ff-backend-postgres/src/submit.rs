@@ -74,7 +74,7 @@ async fn write(
     // No waiting claim is taken along: it must not share the fate of the caller's own work.
     let mut change = batch.decide(world, &Bells::default());
     unannounced(&mut change);
-    Writing { connection }.write(&change).await?;
+    Writing { connection, writes: &store.writes }.write(&change).await?;
     let lanes = change.executions.iter().filter_map(|write| match write {
         Write::Insert(row) => Some(&*row.lane),
         Write::Update(_) | Write::Delete(_) => None,

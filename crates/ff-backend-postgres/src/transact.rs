@@ -90,7 +90,7 @@ impl PostgresStore {
             // Nothing to keep: the locks are given back without a flush.
             return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| change);
         }
-        let mut writing = Writing { connection: &mut writer.connection };
+        let mut writing = Writing { connection: &mut writer.connection, writes: &self.writes };
         writing.write(&change).await?;
         let shards = identity.shards;
         let shard_of = |execution, flow| self.shard_of(shards, execution, flow);

@@ -16,10 +16,11 @@ use uuid::Uuid;
 use crate::columns::narrow;
 use crate::error::store_error;
 use crate::load::Prepared;
-use crate::sql;
+use crate::sql::{self, Writes};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
+    pub writes: &'c Writes,
 }
 
 impl Writing<'_> {
@@ -46,7 +47,7 @@ impl Writing<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let query = keyed(sqlx::query(sql::INSERT_EXECUTIONS), &rows)
+        let query = keyed(sqlx::query(&self.writes.insert_executions), &rows)
             .bind(column(&rows, |row| row.flow_id))
             .bind(column(&rows, |row| &*row.namespace))
             .bind(column(&rows, |row| &*row.lane))
@@ -84,12 +85,12 @@ impl Writing<'_> {
         });
         let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|row| row.rewritten);
         if !moved.is_empty() {
-            self.run(moves(sqlx::query(sql::MOVE_EXECUTIONS), &moved)).await?;
+            self.run(moves(sqlx::query(&self.writes.move_executions), &moved)).await?;
         }
         if rewritten.is_empty() {
             return Ok(());
         }
-        let query = moves(sqlx::query(sql::REWRITE_EXECUTIONS), &rewritten)
+        let query = moves(sqlx::query(&self.writes.rewrite_executions), &rewritten)
             .bind(column(&rewritten, |row| row.priority))
             .bind(column(&rewritten, |row| &*row.tags))
             .bind(column(&rewritten, |row| row.attempt_index as i32))
@@ -109,17 +110,17 @@ impl Writing<'_> {
     async fn write_attempts(&mut self, writes: &[Write<AttemptRow>]) -> Result<(), StoreError> {
         let new = inserted(writes);
         if !new.is_empty() {
-            self.run(attempts(sqlx::query(sql::INSERT_ATTEMPTS), &new)).await?;
+            self.run(attempts(sqlx::query(&self.writes.insert_attempts), &new)).await?;
         }
         let changed = updated(writes);
         if !changed.is_empty() {
-            self.run(attempts(sqlx::query(sql::UPDATE_ATTEMPTS), &changed)).await?;
+            self.run(attempts(sqlx::query(&self.writes.update_attempts), &changed)).await?;
         }
         let gone = deleted(writes);
         if gone.is_empty() {
             return Ok(());
         }
-        let query = sqlx::query(sql::DELETE_ATTEMPTS)
+        let query = sqlx::query(&self.writes.delete_attempts)
             .bind(column(&gone, |key| narrow(key.execution.partition)))
             .bind(column(&gone, |key| key.execution.id))
             .bind(column(&gone, |key| key.index as i32));
@@ -129,7 +130,7 @@ impl Writing<'_> {
     async fn write_timers(&mut self, writes: &[Write<TimerRow>]) -> Result<(), StoreError> {
         let gone = deleted(writes);
         if !gone.is_empty() {
-            let query = sqlx::query(sql::DELETE_TIMERS)
+            let query = sqlx::query(&self.writes.delete_timers)
                 .bind(column(&gone, |key| key.due_at.0))
                 .bind(column(&gone, |key| key.kind.word()))
                 .bind(column(&gone, |key| key.subject));
@@ -140,7 +141,7 @@ impl Writing<'_> {
         if armed.is_empty() {
             return Ok(());
         }
-        let query = sqlx::query(sql::PUT_TIMERS)
+        let query = sqlx::query(&self.writes.put_timers)
             .bind(column(&armed, |row| row.key.due_at.0))
             .bind(column(&armed, |row| row.key.kind.word()))
             .bind(column(&armed, |row| row.key.subject))
@@ -154,14 +155,14 @@ impl Writing<'_> {
     ) -> Result<(), StoreError> {
         let gone = deleted(writes);
         if !gone.is_empty() {
-            let query = sqlx::query(sql::DELETE_IDEMPOTENCY)
+            let query = sqlx::query(&self.writes.delete_idempotency)
                 .bind(column(&gone, |key| &*key.namespace))
                 .bind(column(&gone, |key| &*key.key));
             self.run(query).await?;
         }
         for (sql, rows) in [
-            (sql::INSERT_IDEMPOTENCY, inserted(writes)),
-            (sql::UPDATE_IDEMPOTENCY, updated(writes)),
+            (&self.writes.insert_idempotency, inserted(writes)),
+            (&self.writes.update_idempotency, updated(writes)),
         ] {
             if rows.is_empty() {
                 continue;
@@ -184,9 +185,10 @@ impl Writing<'_> {
             let query = sqlx::query("DELETE FROM ff_lane WHERE lane_id = ANY($1)");
             self.run(query.bind(column(&gone, |lane| &**lane))).await?;
         }
-        for (sql, rows) in
-            [(sql::INSERT_LANES, inserted(writes)), (sql::UPDATE_LANES, updated(writes))]
-        {
+        for (sql, rows) in [
+            (&self.writes.insert_lanes, inserted(writes)),
+            (&self.writes.update_lanes, updated(writes)),
+        ] {
             if rows.is_empty() {
                 continue;
             }
@@ -224,7 +226,7 @@ impl Writing<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let query = sqlx::query(sql::UPDATE_EDGE_GROUPS)
+        let query = sqlx::query(&self.writes.update_edge_groups)
             .bind(column(&rows, |row| narrow(row.key.flow.partition)))
             .bind(column(&rows, |row| row.key.flow.id))
             .bind(column(&rows, |row| row.key.downstream))
@@ -260,9 +262,10 @@ impl Writing<'_> {
         writes: &[Write<BacklogMemberRow>],
     ) -> Result<(), StoreError> {
         let new: Vec<_> = put(writes).into_iter().map(|row| &row.key).collect();
-        for (sql, keys) in
-            [(sql::DELETE_BACKLOG_MEMBERS, deleted(writes)), (sql::INSERT_BACKLOG_MEMBERS, new)]
-        {
+        for (sql, keys) in [
+            (&self.writes.delete_backlog_members, deleted(writes)),
+            (&self.writes.insert_backlog_members, new),
+        ] {
             if keys.is_empty() {
                 continue;
             }
@@ -281,7 +284,7 @@ impl Writing<'_> {
         if gone.is_empty() {
             return Ok(());
         }
-        for sql in [sql::PURGE_EVENTS, sql::PURGE_ATTEMPTS, sql::PURGE_EXECUTIONS] {
+        for sql in &self.writes.purge {
             let query = sqlx::query(sql)
                 .bind(column(&gone, |key| narrow(key.partition)))
                 .bind(column(&gone, |key| key.id));
@@ -321,7 +324,7 @@ impl Writing<'_> {
             return Ok(Vec::new());
         }
         let rows: Vec<_> = events.iter().collect();
-        let query = sqlx::query_as(sql::APPEND_EVENTS)
+        let query = sqlx::query_as(&self.writes.append_events)
             .bind(touched)
             .bind(counts.into_values().collect::<Vec<_>>())
             .bind(shards)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use ff_backend_postgres::PostgresBackend;
+use ff_backend_postgres::{PostgresBackend, PostgresError, PostgresOptions};
 use ff_chaos::checker::Report;
 use ff_chaos::harness::{self, Plan, Target};
 use ff_chaos::victim::ChildProcess;
@@ -19,8 +19,10 @@ use crate::options::Options;
 /// The server may be away when a process starts.
 const PATIENCE_TO_OPEN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
+/// Asks for a server that forgets its last commits in a crash, to see whether that is found out.
+const LOSSY: &str = "lossy";
 /// So long that the workers keep up with the submitters of two processes.
-const PAUSE_MS: (u64, u64) = (30, 150);
+const PAUSE_MS: (u64, u64) = (5, 40);
 
 pub fn kill_and_judge(
     runtime: &Runtime,
@@ -34,8 +36,11 @@ pub fn kill_and_judge(
     let mut server = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() })?;
     let url = server.url();
     let process = |seat: &str, role: &str| -> anyhow::Result<ChildProcess> {
-        let args = ["child", "--url", &url, "--seat", seat, "--role", role, "--log"];
-        let args = args.iter().map(Into::into).chain([dir.into()]);
+        let mut args = vec!["child", "--url", &url, "--seat", seat, "--role", role];
+        if options.has(LOSSY) {
+            args.extend(["--lossy", "yes"]);
+        }
+        let args = args.into_iter().chain(["--log"]).map(Into::into).chain([dir.into()]);
         Ok(ChildProcess::new(std::env::current_exe()?, args.collect()))
     };
     let mut first = process("first", "everybody")?;
@@ -54,7 +59,7 @@ pub fn kill_and_judge(
         )?;
         server.restart()?;
         runtime.block_on(async {
-            let backend = PostgresBackend::connect(&url).await?;
+            let backend = open(&url, options).await?;
             let report = harness::judge(backend.clone(), dir, plan.seed, kills).await;
             backend.close().await;
             report
@@ -69,11 +74,16 @@ pub async fn open_child(options: &Options) -> anyhow::Result<Arc<PostgresBackend
     let url: String = options.required("url")?;
     let started = Instant::now();
     loop {
-        match PostgresBackend::connect(&url).await {
+        match open(&url, options).await {
             Err(_) if started.elapsed() < PATIENCE_TO_OPEN => tokio::time::sleep(PAUSE).await,
             opened => return opened.with_context(|| format!("opening {url}")),
         }
     }
+}
+
+async fn open(url: &str, options: &Options) -> Result<Arc<PostgresBackend>, PostgresError> {
+    let durable = !options.has(LOSSY);
+    PostgresBackend::open(PostgresOptions { durable, ..PostgresOptions::new(url) }).await
 }
 
 pub fn load(options: &Options, seed: u64) -> anyhow::Result<Load> {
