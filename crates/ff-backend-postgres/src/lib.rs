@@ -12,6 +12,7 @@ mod clock;
 mod columns;
 mod config;
 mod error;
+mod held;
 mod listen;
 mod load;
 mod migrate;
@@ -46,6 +47,7 @@ use uuid::Uuid;
 use claim::Frontiers;
 use clock::Time;
 use error::store_error;
+use held::Held;
 use listen::Outbox;
 use sql::Writes;
 use statements::Statements;
@@ -67,6 +69,7 @@ pub(crate) struct PostgresStore {
     statements: Statements,
     writes: Writes,
     frontiers: Frontiers,
+    held: Held,
     time: Time,
     bells: Arc<Bells>,
     outbox: Arc<Outbox>,
@@ -134,6 +137,7 @@ impl PostgresBackend {
             statements: Statements::default(),
             writes: Writes::default(),
             frontiers: Frontiers::default(),
+            held: Held::default(),
             time: options.clock.map_or_else(Time::database, Time::Given),
             bells: Arc::default(),
             outbox: Arc::default(),

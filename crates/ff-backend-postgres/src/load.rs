@@ -24,6 +24,7 @@ use uuid::Uuid;
 use crate::claim::Frontiers;
 use crate::columns::{Column, LANE, narrow};
 use crate::error::store_error;
+use crate::held::{Held, Unread};
 use crate::statements::Statements;
 
 pub(crate) struct Loader<'c> {
@@ -31,6 +32,8 @@ pub(crate) struct Loader<'c> {
     pub words: &'c mut Words,
     pub statements: &'c Statements,
     pub frontiers: &'c Frontiers,
+    pub held: &'c Held,
+    pub unread: Unread,
     /// The number that sweepers of this database agree on.
     pub sweep_lock: i64,
     /// The last try met rows that should not be there.
@@ -78,11 +81,16 @@ impl Loader<'_> {
         world: &mut World,
         keys: &BTreeSet<ExecutionKey>,
     ) -> Result<(), StoreError> {
+        let unread =
+            |key: &&ExecutionKey| self.careful || !self.held.take(**key, world, &mut self.unread);
+        let keys: Vec<&ExecutionKey> = keys.iter().filter(unread).collect();
         if keys.is_empty() {
             return Ok(());
         }
+        let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
+        let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
         let query = sqlx::query(&self.statements.executions);
-        for cells in self.fetch(by_key(query, keys)).await? {
+        for cells in self.fetch(query.bind(partitions).bind(ids)).await? {
             let read = Reader::new(&Column(&cells), self.words).execution();
             if let Some(row) = readable(read)? {
                 world.executions.load(row);
@@ -109,6 +117,8 @@ impl Loader<'_> {
         let current =
             current.map(|row| AttemptKey { execution: row.key, index: row.attempt_index });
         let keys: BTreeSet<AttemptKey> = current.chain(asked.iter().copied()).collect();
+        let missing = keys.iter().filter(|key| !world.attempts.is_loaded(key));
+        let keys: Vec<&AttemptKey> = missing.collect();
         if keys.is_empty() {
             return Ok(());
         }
@@ -341,12 +351,6 @@ impl Loader<'_> {
     pub(crate) async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
         query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
     }
-}
-
-fn by_key<'q>(query: Prepared<'q>, keys: &BTreeSet<ExecutionKey>) -> Prepared<'q> {
-    let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
-    let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
-    query.bind(partitions).bind(ids)
 }
 
 fn one_key(query: Prepared<'_>, partition: u16, id: Uuid) -> Prepared<'_> {

@@ -164,10 +164,10 @@ impl Default for Writes {
         let lane_key = &[("lane_id", "text")];
         Self {
             insert_executions: insert("ff_exec_core", &[KEY, NEW]),
-            move_executions: update("ff_exec_core", KEY, &[MOVED]),
-            rewrite_executions: update("ff_exec_core", KEY, &[MOVED, REWRITTEN]),
+            move_executions: update_unread("ff_exec_core", KEY, &[MOVED]),
+            rewrite_executions: update_unread("ff_exec_core", KEY, &[MOVED, REWRITTEN]),
             insert_attempts: insert("ff_attempt", &[ATTEMPT_KEY, ATTEMPT]),
-            update_attempts: update("ff_attempt", ATTEMPT_KEY, &[ATTEMPT]),
+            update_attempts: update_unread("ff_attempt", ATTEMPT_KEY, &[ATTEMPT]),
             delete_attempts: delete("ff_attempt", ATTEMPT_KEY),
             put_timers: format!(
                 "{put_timers} ON CONFLICT (due_at_ms, kind, subject) \
@@ -227,6 +227,14 @@ fn update(table: &str, key: Columns, columns: &[Columns]) -> String {
     format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
 }
 
+/// An update of rows of which some were not read: those must be as one transaction left them.
+fn update_unread(table: &str, key: Columns, columns: &[Columns]) -> String {
+    let place = key.len() + columns.iter().map(|columns| columns.len()).sum::<usize>() + 1;
+    let update = update(table, key, columns);
+    let update = update.replace(") AS u", &format!(", unnest(${place}::text[]) AS writer) AS u"));
+    format!("{update} AND (u.writer IS NULL OR {table}.xmin = u.writer::xid)")
+}
+
 fn delete(table: &str, key: Columns) -> String {
     format!("DELETE FROM {table} USING {} WHERE {}", rows(1, key), matching(table, key))
 }
@@ -242,7 +250,7 @@ fn append_events() -> String {
            RETURNING s.shard, s.head - n.many AS base \
          ), written AS ( \
            INSERT INTO ff_event ({}) SELECT {} FROM {} JOIN place ON place.shard = u.shard \
-         ) SELECT shard, base FROM place",
+         ) SELECT shard, base, pg_current_xact_id()::xid::text FROM place",
         names(EVENT),
         values.join(", "),
         rows(3, EVENT)

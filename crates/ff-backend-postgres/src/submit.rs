@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use crate::PostgresStore;
 use crate::config::CLOCK;
 use crate::error::store_error;
+use crate::held::Unread;
 use crate::load::Loader;
 use crate::write::Writing;
 
@@ -67,14 +68,17 @@ async fn write(
         words: &mut Words::default(),
         statements: &store.statements,
         frontiers: &store.frontiers,
+        held: &store.held,
+        unread: Unread::default(),
         sweep_lock: identity.sweep_lock,
-        careful: false,
+        careful: true,
     };
     let world = loader.load(&batch.needs(), now).await?;
     // No waiting claim is taken along: it must not share the fate of the caller's own work.
     let mut change = batch.decide(world, &Bells::default());
     unannounced(&mut change);
-    Writing { connection, writes: &store.writes }.write(&change).await?;
+    let unread = Unread::default();
+    Writing { connection, writes: &store.writes, unread: &unread }.write(&change).await?;
     let lanes = change.executions.iter().filter_map(|write| match write {
         Write::Insert(row) => Some(&*row.lane),
         Write::Update(_) | Write::Delete(_) => None,

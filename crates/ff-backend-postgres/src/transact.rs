@@ -14,6 +14,7 @@ use crate::PostgresStore;
 use crate::columns::narrow;
 use crate::config::{BEGIN, BEGIN_ALONE};
 use crate::error::store_error;
+use crate::held::Unread;
 use crate::load::Loader;
 use crate::write::Writing;
 
@@ -77,37 +78,47 @@ impl PostgresStore {
             words: &mut writer.words,
             statements: &self.statements,
             frontiers: &self.frontiers,
+            held: &self.held,
+            unread: Unread::default(),
             sweep_lock: identity.sweep_lock,
             careful: writer.careful,
         };
         let mut world = loader.load(&batch.needs(), now).await?;
+        let unread = loader.unread;
         if begun.elapsed() > STALE {
             now = self.time.observe(ask_time(&mut writer.connection).await?);
             world.now = now;
         }
         let change = batch.decide(world, &self.bells);
+        if !unread.is_confirmed_by(&change) {
+            return Err(StoreError::Conflict("a decision rests on rows not read".to_owned()));
+        }
         if is_empty(&change) {
             // Nothing to keep: the locks are given back without a flush.
             return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| change);
         }
-        let mut writing = Writing { connection: &mut writer.connection, writes: &self.writes };
+        let mut writing =
+            Writing { connection: &mut writer.connection, writes: &self.writes, unread: &unread };
         writing.write(&change).await?;
         let shards = identity.shards;
         let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
-        let places = writing.append(&change, shard_of).await?;
+        let appended = writing.append(&change, shard_of).await?;
         match self.commit(&mut writer.connection).await {
             Err(StoreError::Unknown(why)) => {
-                let first = places.first().and_then(|(shard, base)| {
+                let first = appended.places.first().and_then(|(shard, base)| {
                     let of_shard = |event: &&EventRow| {
                         self.shard_of(shards, event.execution, event.flow_id).0 == *shard
                     };
                     Some((*shard, base + 1, change.events.iter().find(of_shard)?))
                 });
                 self.resolve(first, why).await?;
-                Ok(change)
             }
-            outcome => outcome.map(|()| change),
+            outcome => outcome?,
         }
+        if let Some(writer) = appended.writer {
+            self.held.learn(&change, &writer);
+        }
+        Ok(change)
     }
 
     /// Begins a transaction and reads the clock, in one round trip.

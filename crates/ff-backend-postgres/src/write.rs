@@ -1,6 +1,7 @@
 //! Writes what a batch decided, inside its transaction: one statement for each touched table.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
@@ -15,12 +16,21 @@ use uuid::Uuid;
 
 use crate::columns::narrow;
 use crate::error::store_error;
+use crate::held::Unread;
 use crate::load::Prepared;
 use crate::sql::{self, Writes};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
     pub writes: &'c Writes,
+    pub unread: &'c Unread,
+}
+
+/// Where a transaction's events are: for each shard the place before its first one. And the name
+/// that the transaction has in the rows that it wrote.
+pub(crate) struct Appended {
+    pub places: Vec<(u16, u64)>,
+    pub writer: Option<Arc<str>>,
 }
 
 impl Writing<'_> {
@@ -85,7 +95,8 @@ impl Writing<'_> {
         });
         let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|row| row.rewritten);
         if !moved.is_empty() {
-            self.run(moves(sqlx::query(&self.writes.move_executions), &moved)).await?;
+            let query = moves(sqlx::query(&self.writes.move_executions), &moved);
+            self.run_all(query.bind(writers(self.unread, &moved)), moved.len()).await?;
         }
         if rewritten.is_empty() {
             return Ok(());
@@ -103,8 +114,9 @@ impl Writing<'_> {
             .bind(column(&rewritten, |row| row.retry_count as i32))
             .bind(column(&rewritten, |row| row.reclaim_count as i32))
             .bind(column(&rewritten, |row| row.holds_key))
-            .bind(column(&rewritten, |row| &*row.raw_fields));
-        self.run(query).await
+            .bind(column(&rewritten, |row| &*row.raw_fields))
+            .bind(writers(self.unread, &rewritten));
+        self.run_all(query, rewritten.len()).await
     }
 
     async fn write_attempts(&mut self, writes: &[Write<AttemptRow>]) -> Result<(), StoreError> {
@@ -114,7 +126,9 @@ impl Writing<'_> {
         }
         let changed = updated(writes);
         if !changed.is_empty() {
-            self.run(attempts(sqlx::query(&self.writes.update_attempts), &changed)).await?;
+            let writers = column(&changed, |row| self.unread.writer_of(&row.key.execution));
+            let query = attempts(sqlx::query(&self.writes.update_attempts), &changed);
+            self.run_all(query.bind(writers), changed.len()).await?;
         }
         let gone = deleted(writes);
         if gone.is_empty() {
@@ -293,12 +307,12 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Appends to the log and says where: for each shard the place before its first new event.
+    /// Appends to the log and says where.
     pub async fn append(
         &mut self,
         change: &Change,
         shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
-    ) -> Result<Vec<(u16, u64)>, StoreError> {
+    ) -> Result<Appended, StoreError> {
         let events = &change.events;
         let mut counts: BTreeMap<u16, i64> = BTreeMap::new();
         let (mut homes, mut shards, mut places) = (Vec::new(), Vec::new(), Vec::new());
@@ -321,7 +335,7 @@ impl Writing<'_> {
             self.raise_floor(shard, floor).await?;
         }
         if events.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Appended { places: Vec::new(), writer: None });
         }
         let rows: Vec<_> = events.iter().collect();
         let query = sqlx::query_as(&self.writes.append_events)
@@ -345,9 +359,11 @@ impl Writing<'_> {
             .bind(column(&rows, |row| row.lease_ended))
             .bind(column(&rows, |row| row.by.as_deref()))
             .bind(column(&rows, |row| row.details.as_deref()));
-        let bases: Vec<(i16, i64)> =
+        let bases: Vec<(i16, i64, String)> =
             query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))?;
-        Ok(bases.into_iter().map(|(shard, base)| (shard as u16, base as u64)).collect())
+        let writer = bases.first().map(|(.., writer)| writer.as_str().into());
+        let places = bases.into_iter().map(|(shard, base, _)| (shard as u16, base as u64));
+        Ok(Appended { places: places.collect(), writer })
     }
 
     async fn raise_floor(&mut self, shard: u16, floor: u64) -> Result<(), StoreError> {
@@ -362,6 +378,16 @@ impl Writing<'_> {
         let done = query.execute(&mut *self.connection).await;
         done.map(|_| ()).map_err(|error| store_error(&error))
     }
+
+    /// A row that is not found has been changed by somebody else.
+    async fn run_all(&mut self, query: Prepared<'_>, expected: usize) -> Result<(), StoreError> {
+        let done = query.execute(&mut *self.connection).await;
+        let found = done.map_err(|error| store_error(&error))?.rows_affected();
+        if found == expected as u64 {
+            return Ok(());
+        }
+        Err(StoreError::Conflict(format!("{found} of {expected} rows are as they were left")))
+    }
 }
 
 fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
@@ -370,6 +396,10 @@ fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
 
 fn keyed<'q>(query: Prepared<'q>, rows: &[&ExecutionRow]) -> Prepared<'q> {
     query.bind(column(rows, |row| narrow(row.key.partition))).bind(column(rows, |row| row.key.id))
+}
+
+fn writers<'u>(unread: &'u Unread, rows: &[&ExecutionRow]) -> Vec<Option<&'u str>> {
+    rows.iter().map(|row| unread.writer_of(&row.key)).collect()
 }
 
 /// What every transition moves.

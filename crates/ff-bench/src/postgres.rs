@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use async_trait::async_trait;
 use ff_backend_postgres::PostgresBackend;
 use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
 use crate::postgres_floor::Floor;
@@ -20,6 +21,10 @@ use crate::workload::{
 const SHORT: usize = 10_000;
 /// How many jobs the grouped loop claims and completes at a time.
 const GROUP: usize = 100;
+/// The database of the engine that does nothing.
+const IDLE: &str = "idle";
+/// How long its statements are counted at least: it looks around only from time to time.
+const IDLE_TIME: Duration = Duration::from_secs(60);
 /// A claim may find that what is left is just being claimed by others.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -35,8 +40,6 @@ struct Scale {
     claimed: usize,
     probes: usize,
     waiting: usize,
-    /// How long nothing is done while statements are counted.
-    idle: Duration,
     /// How long a reader holds its snapshot, and how long is drained with and without readers.
     held: Duration,
     /// How long a round of a drain may take.
@@ -54,7 +57,6 @@ const QUICK: Scale = Scale {
     claimed: 4_000,
     probes: 150,
     waiting: 100_000,
-    idle: Duration::from_secs(20),
     held: Duration::from_secs(10),
     patience: Duration::from_millis(1500),
     patience_with_backlog: Duration::from_secs(5),
@@ -70,7 +72,6 @@ const FULL: Scale = Scale {
     claimed: 5_000,
     probes: 500,
     waiting: 1_000_000,
-    idle: Duration::from_secs(60),
     held: Duration::from_secs(60),
     patience: Duration::from_secs(20),
     patience_with_backlog: Duration::from_secs(240),
@@ -87,6 +88,13 @@ struct Run {
     grouped_drain: Vec<f64>,
     lines: Vec<Line>,
     began: Instant,
+}
+
+struct Idle {
+    bed: Bed,
+    waiting: JoinHandle<Result<()>>,
+    before: f64,
+    since: Instant,
 }
 
 #[async_trait]
@@ -124,6 +132,7 @@ pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
 
 impl Run {
     fn all(&mut self, folder: &Path) -> Result<()> {
+        let idle = self.begin_idle()?;
         self.machine(folder)?;
         self.submit_each()?;
         self.submit_batches()?;
@@ -133,9 +142,9 @@ impl Run {
         self.machine(folder)?;
         self.end_to_end()?;
         self.latencies()?;
-        self.idle()?;
         self.backlog()?;
-        self.held_snapshot(rate)
+        self.held_snapshot(rate)?;
+        self.end_idle(idle)
     }
 
     fn say(&self, what: &str) {
@@ -302,32 +311,39 @@ impl Run {
         Ok(())
     }
 
-    /// An engine that has worked, has nothing to do any more and has a worker that waits.
-    fn idle(&mut self) -> Result<()> {
-        self.say("statements of an idle engine");
-        let (name, settling) = ("idle", Duration::from_secs(2));
-        let url = self.server.database(name)?;
-        let counts = self.server.count_statements(name)?;
+    /// An engine that has worked, has nothing to do any more and has a worker that waits. It rests
+    /// in a database of its own while the workloads run in theirs.
+    fn begin_idle(&self) -> Result<Option<Idle>> {
+        self.say("leaving an engine idle");
+        let url = self.server.database(IDLE)?;
+        if !self.server.count_statements(IDLE)? {
+            return Ok(None);
+        }
         let bed = self.bed_at(&url)?;
         self.runtime.block_on(bed.end_to_end(SIXTEEN, 100))?;
+        let worker = bed.clone();
+        let waiting = self.runtime.spawn(async move { worker.starve(Duration::MAX / 2).await });
+        std::thread::sleep(Duration::from_secs(1));
+        let before = self.server.statements(IDLE)?;
+        Ok(Some(Idle { bed, waiting, before, since: Instant::now() }))
+    }
+
+    fn end_idle(&mut self, idle: Option<Idle>) -> Result<()> {
         let mut line = Line::new("statements, idle engine, one worker", Unit::PerMinute, f64::NAN);
         line.bar = Some(Bar::ValueAtMost(10.0));
-        if counts {
-            let (idle, worker) = (self.scale.idle, bed.clone());
-            let wait = settling + idle + Duration::from_secs(1);
-            let waiting = self.runtime.spawn(async move { worker.starve(wait).await });
-            std::thread::sleep(settling);
-            let before = self.server.statements(name)?;
-            std::thread::sleep(idle);
-            let ran = self.server.statements(name)? - before;
-            line.value = ran * 60.0 / idle.as_secs_f64();
-            self.runtime.block_on(waiting)??;
-        } else {
-            line.waived = Some("n/a: the server has no pg_stat_statements".into());
+        match idle {
+            Some(Idle { bed, waiting, before, since }) => {
+                std::thread::sleep(IDLE_TIME.saturating_sub(since.elapsed()));
+                let ran = self.server.statements(IDLE)? - before;
+                line.value = ran * 60.0 / since.elapsed().as_secs_f64();
+                ensure!(!waiting.is_finished(), "the idle engine's worker has gone");
+                waiting.abort();
+                self.runtime.block_on(bed.close());
+            }
+            None => line.waived = Some("n/a: the server has no pg_stat_statements".into()),
         }
-        self.discard(bed, name)?;
         self.lines.push(line);
-        Ok(())
+        self.server.remove(IDLE)
     }
 
     fn backlog(&mut self) -> Result<()> {

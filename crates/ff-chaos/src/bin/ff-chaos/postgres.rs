@@ -33,7 +33,7 @@ pub fn kill_and_judge(
     let engine_kills: u32 = options.or("engine-kills", 100)?;
     let worker_kills = options.or("worker-kills", 100)?;
     let server_kills = options.or("server-kills", 100)?;
-    let mut server = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() })?;
+    let mut server = Cluster::start(server_options(options))?;
     let url = server.url();
     let process = |seat: &str, role: &str| -> anyhow::Result<ChildProcess> {
         let mut args = vec!["child", "--url", &url, "--seat", seat, "--role", role];
@@ -68,6 +68,15 @@ pub fn kill_and_judge(
     // The server's folder goes with it; what it had to say may explain a failure.
     std::fs::copy(server.log(), dir.join("postgres.log")).context("keeping the server's log")?;
     outcome
+}
+
+fn server_options(options: &Options) -> ClusterOptions {
+    let durable = !options.has(LOSSY);
+    // A lossy server keeps what it has not written yet for as long as it can.
+    let slow = [("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB")];
+    let slow = slow.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let settings = if durable { Vec::new() } else { slow.into() };
+    ClusterOptions { durable, settings, folder: None }
 }
 
 pub async fn open_child(options: &Options) -> anyhow::Result<Arc<PostgresBackend>> {

@@ -1,0 +1,117 @@
+//! Rows that this engine has just written and will soon be asked for again.
+//!
+//! Most work is completed moments after it was claimed, by the same process. Its rows are kept as
+//! they were committed, with the transaction that wrote them, so that they need not be locked, read
+//! and decoded again. Others may have changed them since; so a decision that rests on a held row
+//! counts only if the row is written too, by a statement that finds it as it was left. If it does
+//! not, or if nothing is written, the batch is decided again from what is stored.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow};
+use ff_core::store::{Change, World, Write};
+use ff_core::types::{ExecutionKey, TimestampMs};
+
+const MOST_ROWS: usize = 16 * 1024;
+
+#[derive(Default)]
+pub(crate) struct Held(Mutex<Rows>);
+
+#[derive(Default)]
+struct Rows {
+    rows: HashMap<ExecutionKey, HeldRow>,
+    /// In the order in which they came, so that the oldest make room.
+    order: VecDeque<ExecutionKey>,
+}
+
+struct HeldRow {
+    row: ExecutionRow,
+    attempt: AttemptRow,
+    writer: Arc<str>,
+}
+
+/// The rows of one transaction that were not read, each with the transaction that wrote it.
+#[derive(Default)]
+pub(crate) struct Unread(HashMap<ExecutionKey, Arc<str>>);
+
+impl Held {
+    /// Takes an execution and its current attempt into the world, if they are held. Nobody else
+    /// finds them here from then on.
+    pub fn take(&self, key: ExecutionKey, world: &mut World, unread: &mut Unread) -> bool {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).rows.remove(&key);
+        let Some(held) = held.filter(|held| is_live(&held.attempt, world.now)) else {
+            return false;
+        };
+        world.attempts.load(held.attempt);
+        world.executions.load(held.row);
+        unread.0.insert(key, held.writer);
+        true
+    }
+
+    /// Takes over what a transaction has committed.
+    pub fn learn(&self, change: &Change, writer: &Arc<str>) {
+        let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for write in &change.attempts {
+            if let Write::Insert(attempt) | Write::Update(attempt) = write {
+                rows.rows.remove(&attempt.key.execution);
+            }
+        }
+        for write in &change.executions {
+            if let Write::Insert(row) | Write::Update(row) = write
+                && let Some(attempt) = leased_attempt(change, row)
+            {
+                rows.keep(row, attempt, writer);
+            }
+        }
+    }
+}
+
+impl Rows {
+    fn keep(&mut self, row: &ExecutionRow, attempt: &AttemptRow, writer: &Arc<str>) {
+        // Nobody who finds the row here needs its payload.
+        let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row.clone() };
+        let (attempt, writer) = (attempt.clone(), writer.clone());
+        self.order.push_back(row.key);
+        self.rows.insert(row.key, HeldRow { row, attempt, writer });
+        while self.order.len() > MOST_ROWS {
+            if let Some(oldest) = self.order.pop_front() {
+                self.rows.remove(&oldest);
+            }
+        }
+    }
+}
+
+impl Unread {
+    pub fn writer_of(&self, key: &ExecutionKey) -> Option<&str> {
+        self.0.get(key).map(|writer| &**writer)
+    }
+
+    /// Whether every decision that rests on a held row writes it.
+    pub fn is_confirmed_by(&self, change: &Change) -> bool {
+        let written = change
+            .executions
+            .iter()
+            .filter(|write| matches!(write, Write::Update(row) if self.0.contains_key(&row.key)));
+        written.count() == self.0.len()
+    }
+}
+
+/// A lease that has ended here may have been renewed elsewhere.
+fn is_live(attempt: &AttemptRow, now: TimestampMs) -> bool {
+    attempt.lease_expires_at.is_some_and(|expires_at| expires_at > now)
+}
+
+/// The lease that the change grants on an execution. Changes are sorted by key.
+fn leased_attempt<'c>(change: &'c Change, row: &ExecutionRow) -> Option<&'c AttemptRow> {
+    let key = AttemptKey { execution: row.key, index: row.attempt_index };
+    let key_of = |write: &Write<AttemptRow>| match write {
+        Write::Insert(row) | Write::Update(row) => row.key,
+        Write::Delete(key) => *key,
+    };
+    let at = change.attempts.binary_search_by_key(&key, key_of).ok()?;
+    match &change.attempts[at] {
+        Write::Insert(attempt) | Write::Update(attempt) if attempt.is_leased() => Some(attempt),
+        _ => None,
+    }
+}
