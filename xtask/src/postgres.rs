@@ -4,7 +4,7 @@ use std::process::Command;
 
 use ff_testkit::postgres::{Cluster, ClusterOptions};
 
-use crate::process::run as run_command;
+use crate::process::{forget_this_package, run as run_command};
 
 /// The variable that names the server to the tests.
 pub const URL: &str = "FF_PG_TEST_URL";
@@ -34,5 +34,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
         .split_first()
         .ok_or("name a command, for example `cargo xtask postgres psql` or `... cargo test`")?;
     let server = Server::start()?;
-    run_command(Command::new(program).args(rest).env(URL, &server.url), &args.join(" "))
+    let mut command = Command::new(program);
+    forget_this_package(&mut command);
+    run_command(command.args(rest).env(URL, &server.url), &args.join(" "))
 }

@@ -13,6 +13,7 @@ pub fn root() -> PathBuf {
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    forget_this_package(&mut command);
     command
 }
 
@@ -25,6 +26,17 @@ pub fn run_cargo(args: &[&str]) -> Result<(), String> {
 pub fn run(command: &mut Command, shown: &str) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("{shown}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{shown} failed ({status})")) }
+}
+
+/// What cargo says about xtask to xtask is no business of the cargo that it starts: the build of
+/// some crates looks at it, and they would be built anew for each way of starting.
+pub fn forget_this_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
 }
 
 /// Refuses arguments where none are understood.

@@ -1,19 +1,22 @@
 //! Finds and locks claimable executions, best first, past whatever others have locked.
 //!
-//! The claim index keeps the places of executions that were handed out until no reader can need
-//! them any more. While somebody holds an old snapshot they pile up at the front of a lane, and a
-//! scan from the front walks over all of them. Once that has become slow, a lane is scanned from
-//! where the last claim ended, and from the front again only as often as its cost allows.
+//! The claim index is sorted by lane, namespace and capabilities before it is sorted by rank, so a
+//! scan asks for each class of work that suits its worker. Which classes a lane has is looked up by
+//! the same statement that scans those known so far; only new ones need a second one.
+//!
+//! The index keeps the places of executions that were handed out until no reader can need them any
+//! more. While somebody holds an old snapshot they pile up at the front of a lane, and a scan from
+//! the front walks over all of them. Once that has become slow, a lane is scanned from where the
+//! last claim ended, and from the front again only as often as its cost allows.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ff_core::capability;
 use ff_core::engine_error::StoreError;
-use ff_core::rows::ExecutionRow;
 use ff_core::store::cells::{Cells, Reader};
-use ff_core::store::{Change, ClaimScan, Claimable, World, Write};
+use ff_core::store::{Change, ClaimScan, Claimable, Needs, World, Write};
 use ff_core::types::ExecutionKey;
 
 use crate::columns::Column;
@@ -21,57 +24,54 @@ use crate::load::{Loader, readable, whole};
 
 /// A scan from the front may take this long, and this much for each row that it brings.
 const CHEAP: Duration = Duration::from_millis(5);
-const CHEAP_PER_ROW: Duration = Duration::from_micros(60);
+const CHEAP_PER_ROW: Duration = Duration::from_micros(100);
 /// A scan from the front that cost more is repeated after so many times its cost.
 const SHARE: u32 = 20;
 
-/// The work of a lane that has the same namespace and needs the same capabilities.
+/// Work of one lane that has the same namespace and needs the same capabilities.
 type Class = (Arc<str>, Arc<str>);
 
-/// Where the scans of slow lanes begin.
+/// What each lane has work for, as far as this engine has seen.
 #[derive(Default)]
-pub(crate) struct Frontiers(Mutex<HashMap<Arc<str>, Frontier>>);
+pub(crate) struct Outlines(Mutex<HashMap<Arc<str>, Outline>>);
 
-struct Frontier {
-    /// What the lane had work for, and the rank that the last scan of it ended at.
+#[derive(Clone, Default)]
+struct Outline {
+    /// Each with the rank that a scan begins at.
     classes: BTreeMap<Class, i64>,
-    /// When the lane is scanned from the front again.
-    until: Instant,
+    /// Scans begin behind what was handed out until then, because the front has become slow.
+    slow_until: Option<Instant>,
 }
 
-impl Frontiers {
-    fn of(&self, lane: &Arc<str>) -> Option<BTreeMap<Class, i64>> {
-        let frontiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = frontiers.get(lane).filter(|known| Instant::now() < known.until)?;
-        Some(known.classes.clone())
+impl Outline {
+    fn is_slow(&self) -> bool {
+        self.slow_until.is_some_and(|until| Instant::now() < until)
+    }
+}
+
+impl Outlines {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Outline>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn scanned(&self, lane: &Arc<str>, classes: BTreeMap<Class, i64>, until: Instant) {
-        let mut frontiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        frontiers.insert(lane.clone(), Frontier { classes, until });
-    }
-
-    fn advance(&self, lane: &Arc<str>, class: &Class, rank: i64) {
-        let mut frontiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(from) = frontiers.get_mut(lane).and_then(|known| known.classes.get_mut(class)) {
-            *from = (*from).max(rank);
+    /// What is known of a lane; a front that counted as slow is tried again in its time.
+    fn of(&self, lane: &Arc<str>) -> Outline {
+        let known = self.lock().get(lane).cloned().unwrap_or_default();
+        if known.is_slow() {
+            return known;
         }
-    }
-
-    fn forget(&self, lane: &Arc<str>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(lane);
+        let classes = known.classes.into_keys().map(|class| (class, i64::MIN)).collect();
+        Outline { classes, slow_until: None }
     }
 
     /// What this engine makes claimable is found by its next claim, wherever it stands in line.
     pub fn learn(&self, change: &Change) {
-        let mut frontiers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if frontiers.is_empty() {
-            return;
-        }
+        let mut outlines = self.lock();
         for write in &change.executions {
             if let Write::Insert(row) | Write::Update(row) = write
                 && row.is_claimable()
-                && let Some(known) = frontiers.get_mut(&row.lane)
+                && let Some(known) = outlines.get_mut(&row.lane)
+                && known.slow_until.is_some()
             {
                 let class = (row.namespace.clone(), row.capability_class.clone());
                 let from = known.classes.entry(class).or_insert(row.rank());
@@ -81,7 +81,7 @@ impl Frontiers {
     }
 }
 
-/// One combination of a scan's lane with a class that suits its worker.
+/// One combination of a scan with a class of its lane that suits its worker.
 struct Part<'s> {
     scan: &'s ClaimScan,
     class: Class,
@@ -89,158 +89,184 @@ struct Part<'s> {
     many: usize,
 }
 
+/// What one statement brought: the classes of the lanes that it looked up, and for each scan the
+/// executions that it locked, with their ranks.
+#[derive(Default)]
+struct Found {
+    classes: HashMap<Arc<str>, Vec<Class>>,
+    rows: BTreeMap<ClaimScan, Vec<(i64, ExecutionKey)>>,
+    /// The highest rank of each class.
+    last: HashMap<(Arc<str>, Class), i64>,
+}
+
 impl Loader<'_> {
-    pub async fn claimable(
-        &mut self,
-        world: &mut World,
-        scans: &BTreeMap<ClaimScan, usize>,
-    ) -> Result<(), StoreError> {
+    /// Fills the world's claimable executions, and its lanes on the way.
+    pub async fn claimable(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
+        let scans = &needs.claimable;
         let mut lanes: Vec<&Arc<str>> = scans.keys().map(|scan| &scan.lane).collect();
         lanes.dedup();
-        let (mut known, mut fresh) = (HashMap::new(), Vec::new());
-        for lane in lanes {
-            match self.frontiers.of(lane) {
-                Some(classes) => drop(known.insert(lane.clone(), classes)),
-                None => fresh.push(lane.clone()),
-            }
-        }
+        let mut known: HashMap<Arc<str>, Outline> =
+            lanes.iter().map(|lane| ((*lane).clone(), self.outlines.of(lane))).collect();
+        let fresh = |lane: &&&Arc<str>| known[**lane].slow_until.is_none();
+        let fresh: Vec<Arc<str>> = lanes.iter().filter(fresh).map(|lane| (*lane).clone()).collect();
         let started = Instant::now();
-        let outlined = self.outline(&fresh).await?;
-        known.extend(outlined);
-        let found = self.scan(world, scans, &known).await?;
-        let rows = found.values().map(|claimable| claimable.keys.len() as u32).sum::<u32>();
-        let (took, cheap) = (started.elapsed(), CHEAP + CHEAP_PER_ROW * rows);
-        if took > cheap && !fresh.is_empty() {
-            for lane in &fresh {
-                let classes = known.remove(lane).unwrap_or_default();
-                self.frontiers.scanned(lane, classes, started + took * SHARE);
-                self.advance_to(world, lane, &found);
+        let mut found = Found::default();
+        self.scan(world, &mut found, &parts(scans, &known), &fresh, needs).await?;
+
+        let mut unseen: HashMap<Arc<str>, Outline> = HashMap::new();
+        for lane in &fresh {
+            let classes = found.classes.remove(lane).unwrap_or_default();
+            let outline = known.entry(lane.clone()).or_default();
+            let new = classes.iter().filter(|class| !outline.classes.contains_key(*class));
+            let new = new.map(|class| (class.clone(), i64::MIN)).collect();
+            unseen.insert(lane.clone(), Outline { classes: new, slow_until: None });
+            outline.classes = classes.into_iter().map(|class| (class, i64::MIN)).collect();
+        }
+        let more = parts(scans, &unseen);
+        if !more.is_empty() {
+            self.scan(world, &mut found, &more, &[], needs).await?;
+        }
+        self.remember(&known, &fresh, &found, started.elapsed());
+        let short = self.answer(world, scans, &known, found);
+        if short.is_empty() { Ok(()) } else { self.from_the_front(world, short, needs).await }
+    }
+
+    /// Keeps what was seen, and where to begin in lanes whose front is slow.
+    fn remember(
+        &self,
+        known: &HashMap<Arc<str>, Outline>,
+        fresh: &[Arc<str>],
+        found: &Found,
+        took: Duration,
+    ) {
+        let rows: usize = found.rows.values().map(Vec::len).sum();
+        let slow = took > CHEAP + CHEAP_PER_ROW * rows as u32;
+        let mut outlines = self.outlines.lock();
+        for (lane, outline) in known {
+            let mut outline = outline.clone();
+            if slow && fresh.contains(lane) {
+                outline.slow_until = Some(Instant::now() + took * SHARE);
             }
-        }
-        let short: Vec<_> = scans
-            .iter()
-            .filter(|(scan, many)| !fresh.contains(&scan.lane) && found[*scan].keys.len() < **many)
-            .map(|(scan, many)| (scan.clone(), *many))
-            .collect();
-        for (scan, claimable) in found {
-            world.claimable.insert(scan, claimable);
-        }
-        self.from_the_front(world, short).await
-    }
-
-    /// Behind the frontier was not enough: whatever there is, it is before it.
-    async fn from_the_front(
-        &mut self,
-        world: &mut World,
-        short: Vec<(ClaimScan, usize)>,
-    ) -> Result<(), StoreError> {
-        if short.is_empty() {
-            return Ok(());
-        }
-        let scans: BTreeMap<ClaimScan, usize> = short.into_iter().collect();
-        let mut lanes: Vec<_> = scans.keys().map(|scan| scan.lane.clone()).collect();
-        lanes.dedup();
-        for lane in &lanes {
-            self.frontiers.forget(lane);
-        }
-        let known = self.outline(&lanes).await?.into_iter().collect();
-        for (scan, claimable) in self.scan(world, &scans, &known).await? {
-            world.claimable.insert(scan, claimable);
-        }
-        Ok(())
-    }
-
-    /// What each lane has work for.
-    async fn outline(
-        &mut self,
-        lanes: &[Arc<str>],
-    ) -> Result<Vec<(Arc<str>, BTreeMap<Class, i64>)>, StoreError> {
-        if lanes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let names: Vec<&str> = lanes.iter().map(|lane| &**lane).collect();
-        let rows = self.fetch(sqlx::query(&self.statements.outline).bind(names)).await?;
-        let mut outlined: Vec<_> =
-            lanes.iter().map(|lane| (lane.clone(), BTreeMap::new())).collect();
-        for cells in rows {
-            let column = Column(&cells);
-            let lane = column.text(0)?.unwrap_or_default();
-            let class: Class = (
-                column.text(1)?.unwrap_or_default().into(),
-                column.text(2)?.unwrap_or_default().into(),
-            );
-            if let Some((_, classes)) = outlined.iter_mut().find(|(name, _)| **name == *lane) {
-                classes.insert(class, i64::MIN);
+            if outline.slow_until.is_some() {
+                for (class, from) in &mut outline.classes {
+                    let last = found.last.get(&(lane.clone(), class.clone()));
+                    *from = last.copied().map_or(*from, |last| last.max(*from));
+                }
             }
+            outlines.insert(lane.clone(), outline);
         }
-        Ok(outlined)
     }
 
-    async fn scan(
-        &mut self,
+    /// Answers the scans, and names those that a slow lane may have cut short.
+    fn answer(
+        &self,
         world: &mut World,
         scans: &BTreeMap<ClaimScan, usize>,
-        known: &HashMap<Arc<str>, BTreeMap<Class, i64>>,
-    ) -> Result<BTreeMap<ClaimScan, Claimable>, StoreError> {
-        let parts = parts(scans, known);
-        let mut found: BTreeMap<&ClaimScan, Vec<(i64, ExecutionKey)>> = BTreeMap::new();
-        if !parts.is_empty() {
-            let column = |of: fn(&Part<'_>) -> String| parts.iter().map(of).collect::<Vec<_>>();
-            let query = sqlx::query(&self.statements.claim)
-                .bind(column(|part| part.scan.lane.to_string()))
-                .bind(column(|part| part.class.0.to_string()))
-                .bind(column(|part| part.class.1.to_string()))
-                .bind(parts.iter().map(|part| part.from).collect::<Vec<_>>())
-                .bind(parts.iter().map(|part| whole(part.many)).collect::<Vec<_>>());
-            for cells in self.fetch(query).await? {
-                let column = Column(&cells);
-                let place = column.int(0)?.unwrap_or(1) as usize - 1;
-                let read = Reader::from(&column, self.words, 1).execution_with_payload();
-                let Some(row) = readable(read)? else { continue };
-                let part = &parts[place];
-                found.entry(part.scan).or_default().push((row.rank(), row.key));
-                self.frontiers.advance(&part.scan.lane, &part.class, row.rank());
-                world.executions.load(row);
-            }
-        }
-        let merge = |(scan, many): (&ClaimScan, &usize)| {
-            let mut rows = found.remove(scan).unwrap_or_default();
+        known: &HashMap<Arc<str>, Outline>,
+        mut found: Found,
+    ) -> BTreeMap<ClaimScan, usize> {
+        let mut short = BTreeMap::new();
+        for (scan, many) in scans {
+            let mut rows = found.rows.remove(scan).unwrap_or_default();
             rows.sort_unstable_by_key(|(rank, key)| (*rank, key.id));
+            let outline = &known[&scan.lane];
+            if rows.len() < *many && outline.slow_until.is_some() {
+                short.insert(scan.clone(), *many);
+            }
             // What the index has and the scan did not bring is in somebody else's hand just now.
-            let locked = rows.is_empty() && parts.iter().any(|part| part.scan == scan);
+            let locked = rows.is_empty() && outline.classes.keys().any(|class| suits(scan, class));
             let more = locked || rows.len() >= *many;
             rows.truncate(*many);
             let keys = rows.into_iter().map(|(_, key)| key).collect();
-            (scan.clone(), Claimable { keys, more })
-        };
-        Ok(scans.iter().map(merge).collect())
+            world.claimable.insert(scan.clone(), Claimable { keys, more });
+        }
+        short
     }
 
-    fn advance_to(&self, world: &World, lane: &Arc<str>, found: &BTreeMap<ClaimScan, Claimable>) {
-        let of_lane = found.iter().filter(|(scan, _)| scan.lane == *lane);
-        let rows = of_lane.flat_map(|(_, claimable)| &claimable.keys);
-        for row in rows.filter_map(|key| world.executions.get(key)) {
-            let ExecutionRow { namespace, capability_class, .. } = row;
-            let class = (namespace.clone(), capability_class.clone());
-            self.frontiers.advance(lane, &class, row.rank());
+    /// Behind what was handed out was not enough: whatever there is, it is before it.
+    async fn from_the_front(
+        &mut self,
+        world: &mut World,
+        short: BTreeMap<ClaimScan, usize>,
+        needs: &Needs,
+    ) -> Result<(), StoreError> {
+        let mut lanes: Vec<_> = short.keys().map(|scan| scan.lane.clone()).collect();
+        lanes.dedup();
+        let mut found = Found::default();
+        self.scan(world, &mut found, &[], &lanes, needs).await?;
+        let outline = |(lane, classes): (Arc<str>, Vec<Class>)| {
+            let classes = classes.into_iter().map(|class| (class, i64::MIN)).collect();
+            (lane, Outline { classes, slow_until: None })
+        };
+        let mut known: HashMap<_, _> = found.classes.drain().map(outline).collect();
+        for lane in lanes {
+            known.entry(lane).or_default();
         }
+        self.scan(world, &mut found, &parts(&short, &known), &[], needs).await?;
+        self.outlines.lock().extend(known.clone());
+        self.answer(world, &short, &known, found);
+        Ok(())
     }
+
+    /// Runs the statement: locks the parts, and looks up the classes of some lanes.
+    async fn scan(
+        &mut self,
+        world: &mut World,
+        found: &mut Found,
+        parts: &[Part<'_>],
+        outlined: &[Arc<str>],
+        needs: &Needs,
+    ) -> Result<(), StoreError> {
+        let column = |of: fn(&Part<'_>) -> String| parts.iter().map(of).collect::<Vec<_>>();
+        let query = sqlx::query(&self.statements.claim)
+            .bind(column(|part| part.scan.lane.to_string()))
+            .bind(column(|part| part.class.0.to_string()))
+            .bind(column(|part| part.class.1.to_string()))
+            .bind(parts.iter().map(|part| part.from).collect::<Vec<_>>())
+            .bind(parts.iter().map(|part| whole(part.many)).collect::<Vec<_>>())
+            .bind(needs.lanes.iter().map(|lane| &**lane).collect::<Vec<_>>())
+            .bind(outlined.iter().map(|lane| &**lane).collect::<Vec<_>>());
+        for cells in self.fetch(query).await? {
+            let column = Column(&cells);
+            match column.int(0)?.unwrap_or_default() {
+                -1 => world.lanes.load(Reader::from(&column, self.words, 1).lane()?),
+                0 => {
+                    let word = |at| {
+                        Ok::<Arc<str>, StoreError>(column.text(at)?.unwrap_or_default().into())
+                    };
+                    found.classes.entry(word(1)?).or_default().push((word(2)?, word(3)?));
+                }
+                place => {
+                    let read = Reader::from(&column, self.words, 6).execution_with_payload();
+                    let Some(row) = readable(read)? else { continue };
+                    let Part { scan, class, .. } = &parts[place as usize - 1];
+                    let rows = found.rows.entry((*scan).clone()).or_default();
+                    rows.push((row.rank(), row.key));
+                    let last = found.last.entry((scan.lane.clone(), class.clone()));
+                    let last = last.or_insert(i64::MIN);
+                    *last = (*last).max(row.rank());
+                    world.executions.load(row);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn suits(scan: &ClaimScan, (namespace, class): &Class) -> bool {
+    scan.namespace.as_ref().is_none_or(|wanted| wanted == namespace)
+        && capability::satisfied(class, &scan.offered)
 }
 
 fn parts<'s>(
     scans: &'s BTreeMap<ClaimScan, usize>,
-    known: &HashMap<Arc<str>, BTreeMap<Class, i64>>,
+    known: &HashMap<Arc<str>, Outline>,
 ) -> Vec<Part<'s>> {
     let mut parts = Vec::new();
     for (scan, many) in scans {
-        let suits = |(namespace, class): &Class| {
-            scan.namespace.as_ref().is_none_or(|wanted| wanted == namespace)
-                && capability::satisfied(class, &scan.offered)
-        };
-        for (class, from) in known.get(&scan.lane).into_iter().flatten() {
-            if suits(class) {
-                parts.push(Part { scan, class: class.clone(), from: *from, many: *many });
-            }
+        let classes = known.get(&scan.lane).into_iter().flat_map(|outline| &outline.classes);
+        for (class, from) in classes.filter(|(class, _)| suits(scan, class)) {
+            parts.push(Part { scan, class: class.clone(), from: *from, many: *many });
         }
     }
     parts

@@ -44,7 +44,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
 use uuid::Uuid;
 
-use claim::Frontiers;
+use claim::Outlines;
 use clock::Time;
 use error::store_error;
 use held::Held;
@@ -68,7 +68,7 @@ pub(crate) struct PostgresStore {
     identity: OnceCell<Identity>,
     statements: Statements,
     writes: Writes,
-    frontiers: Frontiers,
+    outlines: Outlines,
     held: Held,
     time: Time,
     bells: Arc<Bells>,
@@ -136,7 +136,7 @@ impl PostgresBackend {
             identity: OnceCell::new(),
             statements: Statements::default(),
             writes: Writes::default(),
-            frontiers: Frontiers::default(),
+            outlines: Outlines::default(),
             held: Held::default(),
             time: options.clock.map_or_else(Time::database, Time::Given),
             bells: Arc::default(),
@@ -279,7 +279,7 @@ impl Store for PostgresStore {
 
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
         let change = self.run(batch).await?;
-        self.frontiers.learn(&change);
+        self.outlines.learn(&change);
         self.bells.ring(&change);
         self.outbox.tell(&change);
         Ok(())

@@ -21,7 +21,7 @@ use sqlx::query::Query;
 use sqlx::{PgConnection, Postgres};
 use uuid::Uuid;
 
-use crate::claim::Frontiers;
+use crate::claim::Outlines;
 use crate::columns::{Column, LANE, narrow};
 use crate::error::store_error;
 use crate::held::{Held, Unread};
@@ -31,7 +31,7 @@ pub(crate) struct Loader<'c> {
     pub connection: &'c mut PgConnection,
     pub words: &'c mut Words,
     pub statements: &'c Statements,
-    pub frontiers: &'c Frontiers,
+    pub outlines: &'c Outlines,
     pub held: &'c Held,
     pub unread: Unread,
     /// The number that sweepers of this database agree on.
@@ -64,7 +64,7 @@ impl Loader<'_> {
             self.unannounced(&mut world, needs.unannounced).await?;
         }
         if !needs.claimable.is_empty() {
-            self.claimable(&mut world, &needs.claimable).await?;
+            self.claimable(&mut world, needs).await?;
         }
         self.attempts(&mut world, &needs.attempts).await?;
         self.flows_of_claimable(&mut world).await?;
@@ -258,7 +258,9 @@ impl Loader<'_> {
     async fn lanes(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         let announced = world.unannounced.iter().filter_map(|key| world.executions.get(key));
         let announced = announced.map(|row| row.lane.clone());
-        let lanes: BTreeSet<Arc<str>> = announced.chain(needs.lanes.iter().cloned()).collect();
+        // A claim has brought its lanes already.
+        let asked = needs.lanes.iter().filter(|_| needs.claimable.is_empty());
+        let lanes: BTreeSet<Arc<str>> = announced.chain(asked.cloned()).collect();
         if lanes.is_empty() {
             return Ok(());
         }

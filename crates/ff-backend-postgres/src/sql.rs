@@ -8,12 +8,9 @@ use std::fmt::Write as _;
 /// The texts, put together once.
 pub(crate) struct Writes {
     pub insert_executions: String,
-    pub move_executions: String,
-    pub rewrite_executions: String,
-    pub insert_attempts: String,
-    pub update_attempts: String,
+    /// What most transactions write, in one statement for each combination of `PARTS`.
+    pub together: [String; 1 << PARTS],
     pub delete_attempts: String,
-    pub put_timers: String,
     pub delete_timers: String,
     pub insert_idempotency: String,
     pub update_idempotency: String,
@@ -26,6 +23,10 @@ pub(crate) struct Writes {
     pub purge: [String; 3],
     pub append_events: String,
 }
+
+/// The statements that are sent together: executions moved and rewritten, attempts inserted and
+/// updated, timers put. None of them touches a row of another.
+pub(crate) const PARTS: usize = 5;
 
 /// A column and the type of its array. `json` arrives as text.
 type Columns = &'static [(&'static str, &'static str)];
@@ -160,27 +161,19 @@ const EVENT: Columns = &[
 
 impl Default for Writes {
     fn default() -> Self {
-        let put_timers = insert("ff_timer", &[TIMER_KEY, &[("members", "bytea")]]);
         let lane_key = &[("lane_id", "text")];
         Self {
-            insert_executions: insert("ff_exec_core", &[KEY, NEW]),
-            move_executions: update_unread("ff_exec_core", KEY, &[MOVED]),
-            rewrite_executions: update_unread("ff_exec_core", KEY, &[MOVED, REWRITTEN]),
-            insert_attempts: insert("ff_attempt", &[ATTEMPT_KEY, ATTEMPT]),
-            update_attempts: update_unread("ff_attempt", ATTEMPT_KEY, &[ATTEMPT]),
+            insert_executions: insert(1, "ff_exec_core", &[KEY, NEW]),
+            together: std::array::from_fn(together),
             delete_attempts: delete("ff_attempt", ATTEMPT_KEY),
-            put_timers: format!(
-                "{put_timers} ON CONFLICT (due_at_ms, kind, subject) \
-                 DO UPDATE SET members = excluded.members"
-            ),
             delete_timers: delete("ff_timer", TIMER_KEY),
-            insert_idempotency: insert("ff_idempotency", &[WORD_KEY, IDEMPOTENCY]),
-            update_idempotency: update("ff_idempotency", WORD_KEY, &[IDEMPOTENCY]),
+            insert_idempotency: insert(1, "ff_idempotency", &[WORD_KEY, IDEMPOTENCY]),
+            update_idempotency: update(1, "ff_idempotency", WORD_KEY, &[IDEMPOTENCY]),
             delete_idempotency: delete("ff_idempotency", WORD_KEY),
-            insert_lanes: insert("ff_lane", &[lane_key, LANE]),
-            update_lanes: update("ff_lane", lane_key, &[LANE]),
-            update_edge_groups: update("ff_edge_group", GROUP_KEY, &[GROUP]),
-            insert_backlog_members: insert("ff_cancel_backlog_member", &[MEMBER]),
+            insert_lanes: insert(1, "ff_lane", &[lane_key, LANE]),
+            update_lanes: update(1, "ff_lane", lane_key, &[LANE]),
+            update_edge_groups: update(1, "ff_edge_group", GROUP_KEY, &[GROUP]),
+            insert_backlog_members: insert(1, "ff_cancel_backlog_member", &[MEMBER]),
             delete_backlog_members: delete("ff_cancel_backlog_member", MEMBER),
             purge: ["ff_event", "ff_attempt", "ff_exec_core"].map(|table| delete(table, KEY)),
             append_events: append_events(),
@@ -212,27 +205,56 @@ fn matching(table: &str, key: &[(&str, &str)]) -> String {
     key.iter().map(same).collect::<Vec<_>>().join(" AND ")
 }
 
-fn insert(table: &str, columns: &[Columns]) -> String {
+fn insert(first: usize, table: &str, columns: &[Columns]) -> String {
     let columns = columns.concat();
     let values: Vec<_> = columns.iter().map(value).collect();
-    let (names, values, rows) = (names(&columns), values.join(", "), rows(1, &columns));
+    let (names, values, rows) = (names(&columns), values.join(", "), rows(first, &columns));
     format!("INSERT INTO {table} ({names}) SELECT {values} FROM {rows}")
 }
 
-fn update(table: &str, key: Columns, columns: &[Columns]) -> String {
+fn update(first: usize, table: &str, key: Columns, columns: &[Columns]) -> String {
     let changed = columns.concat();
     let set: Vec<_> =
         changed.iter().map(|column| format!("{} = {}", column.0, value(column))).collect();
-    let rows = rows(1, &[key, &changed].concat());
+    let rows = rows(first, &[key, &changed].concat());
     format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
 }
 
 /// An update of rows of which some were not read: those must be as one transaction left them.
-fn update_unread(table: &str, key: Columns, columns: &[Columns]) -> String {
-    let place = key.len() + columns.iter().map(|columns| columns.len()).sum::<usize>() + 1;
-    let update = update(table, key, columns);
+fn update_unread(first: usize, table: &str, key: Columns, columns: &[Columns]) -> String {
+    let place = first + key.len() + columns.iter().map(|columns| columns.len()).sum::<usize>();
+    let update = update(first, table, key, columns);
     let update = update.replace(") AS u", &format!(", unnest(${place}::text[]) AS writer) AS u"));
     format!("{update} AND (u.writer IS NULL OR {table}.xmin = u.writer::xid)")
+}
+
+/// One statement for the parts whose bits are set; it answers with the number of rows of each.
+fn together(parts: usize) -> String {
+    let mut first = 1;
+    let (mut sql, mut counts) = (String::new(), String::new());
+    for part in (0..PARTS).filter(|part| parts & (1 << part) != 0) {
+        let (text, width) = match part {
+            0 => (update_unread(first, "ff_exec_core", KEY, &[MOVED]), 3 + MOVED.len()),
+            1 => {
+                let columns = &[MOVED, REWRITTEN];
+                let width = 3 + MOVED.len() + REWRITTEN.len();
+                (update_unread(first, "ff_exec_core", KEY, columns), width)
+            }
+            2 => (insert(first, "ff_attempt", &[ATTEMPT_KEY, ATTEMPT]), 3 + ATTEMPT.len()),
+            3 => (update_unread(first, "ff_attempt", ATTEMPT_KEY, &[ATTEMPT]), 4 + ATTEMPT.len()),
+            _ => (put_timers(first), 1 + TIMER_KEY.len()),
+        };
+        let separator = if first == 1 { "" } else { ", " };
+        let _ = write!(sql, "{separator}p{part} AS ({text} RETURNING 1)");
+        let _ = write!(counts, "{separator}(SELECT count(*) FROM p{part})");
+        first += width;
+    }
+    format!("WITH {sql} SELECT {counts}")
+}
+
+fn put_timers(first: usize) -> String {
+    let put = insert(first, "ff_timer", &[TIMER_KEY, &[("members", "bytea")]]);
+    format!("{put} ON CONFLICT (due_at_ms, kind, subject) DO UPDATE SET members = excluded.members")
 }
 
 fn delete(table: &str, key: Columns) -> String {

@@ -1,13 +1,12 @@
 //! The texts of the reads inside a transaction, put together once.
 
-use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, PAYLOAD, of_table};
+use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, PAYLOAD, of_table};
 
 pub(crate) struct Statements {
     pub executions: String,
     pub attempts: String,
     pub flows: String,
     pub flows_locked: String,
-    pub outline: String,
     pub claim: String,
     pub unannounced: String,
     pub retired: String,
@@ -40,18 +39,7 @@ impl Default for Statements {
             ),
             flows_locked: format!("{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"),
             flows,
-            outline: outline(),
-            claim: format!(
-                "SELECT s.scan, {execution}, {} \
-                 FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
-                 WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
-                 LATERAL (SELECT * FROM ff_exec_core AS e WHERE e.claimable \
-                   AND e.lane_id = s.lane AND e.namespace = s.namespace \
-                   AND e.required_capabilities = s.class AND {RANK} >= s.from_rank \
-                   ORDER BY {RANK}, e.execution_id LIMIT s.many \
-                   FOR UPDATE SKIP LOCKED) AS e",
-                of_table("e", PAYLOAD)
-            ),
+            claim: claim(),
             unannounced: format!(
                 "SELECT {execution} FROM ff_exec_core AS e WHERE e.unannounced \
                  LIMIT $1 FOR UPDATE SKIP LOCKED"
@@ -63,9 +51,11 @@ impl Default for Statements {
     }
 }
 
-/// Which combinations of namespace and capabilities a lane has work for: each is found with one
-/// seek in the claim index, however much work lies between.
-fn outline() -> String {
+/// Three kinds of rows with the same columns: lanes (-1), classes of work that lanes have (0), and
+/// locked executions, numbered by the part of the scan that they belong to.
+fn claim() -> String {
+    let columns = format!("{EXECUTION}, {PAYLOAD}");
+    let (nothing, execution) = (of_table("n", &columns), of_table("e", &columns));
     let next = |after: &str| {
         format!(
             "(SELECT e.namespace, e.required_capabilities FROM ff_exec_core AS e \
@@ -73,13 +63,27 @@ fn outline() -> String {
              ORDER BY e.namespace, e.required_capabilities LIMIT 1)"
         )
     };
+    // Each class is found with one seek, however much work lies between.
     let first = next("");
     let more =
         next("AND (e.namespace, e.required_capabilities) > (c.namespace, c.required_capabilities)");
     format!(
-        "SELECT l.lane, c.namespace, c.required_capabilities FROM unnest($1::text[]) AS l(lane), \
-         LATERAL (WITH RECURSIVE class AS ( \
+        "SELECT -1::int8, {}, {nothing} \
+         FROM ff_lane AS r LEFT JOIN ff_exec_core AS n ON false WHERE r.lane_id = ANY($6) \
+         UNION ALL \
+         SELECT 0, l.lane, c.namespace, c.required_capabilities, NULL, NULL, {nothing} \
+         FROM unnest($7::text[]) AS l(lane) CROSS JOIN LATERAL (WITH RECURSIVE class AS ( \
              {first} UNION ALL SELECT n.* FROM class AS c, LATERAL {more} AS n \
-           ) SELECT * FROM class) AS c"
+           ) SELECT * FROM class) AS c LEFT JOIN ff_exec_core AS n ON false \
+         UNION ALL \
+         SELECT s.scan, NULL, NULL, NULL, NULL, NULL, {execution} \
+         FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
+         WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
+         LATERAL (SELECT * FROM ff_exec_core AS e WHERE e.claimable \
+           AND e.lane_id = s.lane AND e.namespace = s.namespace \
+           AND e.required_capabilities = s.class AND {RANK} >= s.from_rank \
+           ORDER BY {RANK}, e.execution_id LIMIT s.many \
+           FOR UPDATE SKIP LOCKED) AS e",
+        of_table("r", LANE)
     )
 }

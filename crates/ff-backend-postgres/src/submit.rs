@@ -67,7 +67,7 @@ async fn write(
         connection,
         words: &mut Words::default(),
         statements: &store.statements,
-        frontiers: &store.frontiers,
+        outlines: &store.outlines,
         held: &store.held,
         unread: Unread::default(),
         sweep_lock: identity.sweep_lock,

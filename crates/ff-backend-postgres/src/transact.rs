@@ -77,7 +77,7 @@ impl PostgresStore {
             connection: &mut writer.connection,
             words: &mut writer.words,
             statements: &self.statements,
-            frontiers: &self.frontiers,
+            outlines: &self.outlines,
             held: &self.held,
             unread: Unread::default(),
             sweep_lock: identity.sweep_lock,

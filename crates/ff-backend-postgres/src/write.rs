@@ -11,14 +11,14 @@ use ff_core::rows::{
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use crate::columns::narrow;
 use crate::error::store_error;
 use crate::held::Unread;
 use crate::load::Prepared;
-use crate::sql::{self, Writes};
+use crate::sql::{self, PARTS, Writes};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
@@ -38,9 +38,9 @@ impl Writing<'_> {
     pub async fn write(&mut self, change: &Change) -> Result<(), StoreError> {
         self.purge(&change.executions).await?;
         self.insert_executions(&change.executions).await?;
-        self.update_executions(&change.executions).await?;
-        self.write_attempts(&change.attempts).await?;
-        self.write_timers(&change.timers).await?;
+        self.delete_attempts(&change.attempts).await?;
+        self.delete_timers(&change.timers).await?;
+        self.write_together(change).await?;
         self.write_idempotency(&change.idempotency).await?;
         self.write_lanes(&change.lanes).await?;
         self.write_flows(&change.flows).await?;
@@ -82,54 +82,56 @@ impl Writing<'_> {
         self.run(query).await
     }
 
-    /// Most transitions move the same few columns; only some rewrite the others.
-    async fn update_executions(
-        &mut self,
-        writes: &[Write<ExecutionRow>],
-    ) -> Result<(), StoreError> {
+    /// What most transactions write, in one round trip. Most transitions move the same few columns
+    /// of an execution; only some rewrite the others.
+    async fn write_together(&mut self, change: &Change) -> Result<(), StoreError> {
         // A row that was accepted and moved on in one batch has more to say than a new one has.
-        let changed = writes.iter().filter_map(|write| match write {
+        let changed = change.executions.iter().filter_map(|write| match write {
             Write::Insert(row) if row.version > 1 => Some(row),
             Write::Update(row) => Some(row),
             Write::Insert(_) | Write::Delete(_) => None,
         });
         let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|row| row.rewritten);
-        if !moved.is_empty() {
-            let query = moves(sqlx::query(&self.writes.move_executions), &moved);
-            self.run_all(query.bind(writers(self.unread, &moved)), moved.len()).await?;
-        }
-        if rewritten.is_empty() {
+        let (new, tried) = (inserted(&change.attempts), updated(&change.attempts));
+        let armed = put(&change.timers);
+        let counts: [usize; PARTS] =
+            [moved.len(), rewritten.len(), new.len(), tried.len(), armed.len()];
+        let parts = counts.iter().rev().fold(0, |bits, count| bits << 1 | usize::from(*count > 0));
+        if parts == 0 {
             return Ok(());
         }
-        let query = moves(sqlx::query(&self.writes.rewrite_executions), &rewritten)
-            .bind(column(&rewritten, |row| row.priority))
-            .bind(column(&rewritten, |row| &*row.tags))
-            .bind(column(&rewritten, |row| row.attempt_index as i32))
-            .bind(column(&rewritten, |row| ms(row.not_before)))
-            .bind(column(&rewritten, |row| ms(row.deadline_at)))
-            .bind(column(&rewritten, |row| row.failure_reason.as_deref()))
-            .bind(column(&rewritten, |row| row.failure_category.as_deref()))
-            .bind(column(&rewritten, |row| row.cancellation_reason.as_deref()))
-            .bind(column(&rewritten, |row| row.cancelled_by.as_deref()))
-            .bind(column(&rewritten, |row| row.retry_count as i32))
-            .bind(column(&rewritten, |row| row.reclaim_count as i32))
-            .bind(column(&rewritten, |row| row.holds_key))
-            .bind(column(&rewritten, |row| &*row.raw_fields))
-            .bind(writers(self.unread, &rewritten));
-        self.run_all(query, rewritten.len()).await
+        let mut query = sqlx::query(&self.writes.together[parts]);
+        if !moved.is_empty() {
+            query = moves(query, &moved).bind(writers(self.unread, &moved));
+        }
+        if !rewritten.is_empty() {
+            query = rewrites(moves(query, &rewritten), &rewritten)
+                .bind(writers(self.unread, &rewritten));
+        }
+        if !new.is_empty() {
+            query = attempts(query, &new);
+        }
+        if !tried.is_empty() {
+            let writers = column(&tried, |row| self.unread.writer_of(&row.key.execution));
+            query = attempts(query, &tried).bind(writers);
+        }
+        if !armed.is_empty() {
+            query = timers(query, &armed);
+        }
+        let row = query.fetch_one(&mut *self.connection).await;
+        let row = row.map_err(|error| store_error(&error))?;
+        for (place, expected) in counts.into_iter().filter(|count| *count > 0).enumerate() {
+            let found: i64 = row.try_get(place).map_err(|error| store_error(&error))?;
+            if found != expected as i64 {
+                // Somebody else has changed the rows that are missing.
+                let why = format!("{found} of {expected} rows are as they were left");
+                return Err(StoreError::Conflict(why));
+            }
+        }
+        Ok(())
     }
 
-    async fn write_attempts(&mut self, writes: &[Write<AttemptRow>]) -> Result<(), StoreError> {
-        let new = inserted(writes);
-        if !new.is_empty() {
-            self.run(attempts(sqlx::query(&self.writes.insert_attempts), &new)).await?;
-        }
-        let changed = updated(writes);
-        if !changed.is_empty() {
-            let writers = column(&changed, |row| self.unread.writer_of(&row.key.execution));
-            let query = attempts(sqlx::query(&self.writes.update_attempts), &changed);
-            self.run_all(query.bind(writers), changed.len()).await?;
-        }
+    async fn delete_attempts(&mut self, writes: &[Write<AttemptRow>]) -> Result<(), StoreError> {
         let gone = deleted(writes);
         if gone.is_empty() {
             return Ok(());
@@ -141,25 +143,15 @@ impl Writing<'_> {
         self.run(query).await
     }
 
-    async fn write_timers(&mut self, writes: &[Write<TimerRow>]) -> Result<(), StoreError> {
+    async fn delete_timers(&mut self, writes: &[Write<TimerRow>]) -> Result<(), StoreError> {
         let gone = deleted(writes);
-        if !gone.is_empty() {
-            let query = sqlx::query(&self.writes.delete_timers)
-                .bind(column(&gone, |key| key.due_at.0))
-                .bind(column(&gone, |key| key.kind.word()))
-                .bind(column(&gone, |key| key.subject));
-            self.run(query).await?;
-        }
-        // A timer says nothing but "look then", so a second one at the same time takes its place.
-        let armed = put(writes);
-        if armed.is_empty() {
+        if gone.is_empty() {
             return Ok(());
         }
-        let query = sqlx::query(&self.writes.put_timers)
-            .bind(column(&armed, |row| row.key.due_at.0))
-            .bind(column(&armed, |row| row.key.kind.word()))
-            .bind(column(&armed, |row| row.key.subject))
-            .bind(column(&armed, |row| row.encode_members()));
+        let query = sqlx::query(&self.writes.delete_timers)
+            .bind(column(&gone, |key| key.due_at.0))
+            .bind(column(&gone, |key| key.kind.word()))
+            .bind(column(&gone, |key| key.subject));
         self.run(query).await
     }
 
@@ -378,16 +370,6 @@ impl Writing<'_> {
         let done = query.execute(&mut *self.connection).await;
         done.map(|_| ()).map_err(|error| store_error(&error))
     }
-
-    /// A row that is not found has been changed by somebody else.
-    async fn run_all(&mut self, query: Prepared<'_>, expected: usize) -> Result<(), StoreError> {
-        let done = query.execute(&mut *self.connection).await;
-        let found = done.map_err(|error| store_error(&error))?.rows_affected();
-        if found == expected as u64 {
-            return Ok(());
-        }
-        Err(StoreError::Conflict(format!("{found} of {expected} rows are as they were left")))
-    }
 }
 
 fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
@@ -416,6 +398,33 @@ fn moves<'q>(query: Prepared<'q>, rows: &[&'q ExecutionRow]) -> Prepared<'q> {
         .bind(column(rows, |row| bytes(&row.result)))
         .bind(column(rows, |row| row.lease_epoch as i64))
         .bind(column(rows, |row| row.version as i64))
+}
+
+/// What only some of them change.
+fn rewrites<'q>(query: Prepared<'q>, rows: &[&'q ExecutionRow]) -> Prepared<'q> {
+    query
+        .bind(column(rows, |row| row.priority))
+        .bind(column(rows, |row| &*row.tags))
+        .bind(column(rows, |row| row.attempt_index as i32))
+        .bind(column(rows, |row| ms(row.not_before)))
+        .bind(column(rows, |row| ms(row.deadline_at)))
+        .bind(column(rows, |row| row.failure_reason.as_deref()))
+        .bind(column(rows, |row| row.failure_category.as_deref()))
+        .bind(column(rows, |row| row.cancellation_reason.as_deref()))
+        .bind(column(rows, |row| row.cancelled_by.as_deref()))
+        .bind(column(rows, |row| row.retry_count as i32))
+        .bind(column(rows, |row| row.reclaim_count as i32))
+        .bind(column(rows, |row| row.holds_key))
+        .bind(column(rows, |row| &*row.raw_fields))
+}
+
+/// A timer says nothing but "look then", so a second one at the same time takes its place.
+fn timers<'q>(query: Prepared<'q>, rows: &[&'q TimerRow]) -> Prepared<'q> {
+    query
+        .bind(column(rows, |row| row.key.due_at.0))
+        .bind(column(rows, |row| row.key.kind.word()))
+        .bind(column(rows, |row| row.key.subject))
+        .bind(column(rows, |row| row.encode_members()))
 }
 
 fn attempts<'q>(query: Prepared<'q>, rows: &[&'q AttemptRow]) -> Prepared<'q> {

@@ -14,7 +14,7 @@ use crate::postgres_floor::Floor;
 use crate::postgres_server::{Readers, Server};
 use crate::report::{Bar, Line, Report, Unit};
 use crate::workload::{
-    BATCH, Backend, Bed, Drained, Latencies, MANY, PAYLOAD_BYTES, Probe, SIXTEEN, Work, thousands,
+    BATCH, Backend, Bed, Latencies, MANY, PAYLOAD_BYTES, Probe, SIXTEEN, Work, thousands,
 };
 
 /// With so many waiting, a lane counts as short.
@@ -138,11 +138,11 @@ impl Run {
         self.submit_batches()?;
         self.machine(folder)?;
         self.drain_by_sixteen()?;
-        let rate = self.drain_by_many()?;
+        self.drain_by_many()?;
         self.machine(folder)?;
         self.end_to_end()?;
         self.latencies()?;
-        self.backlog()?;
+        let rate = self.backlog()?;
         self.held_snapshot(rate)?;
         self.end_idle(idle)
     }
@@ -239,8 +239,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the rate.
-    fn drain_by_many(&mut self) -> Result<f64> {
+    fn drain_by_many(&mut self) -> Result<()> {
         self.say("drain, 256 in flight");
         let (bed, mut floor) = (self.bed("many")?, self.floor()?);
         let (count, raw) = (self.scale.drained, self.scale.drained_by_floor);
@@ -255,12 +254,12 @@ impl Run {
         }
         self.discard(bed, "many")?;
         self.discard_floor(floor)?;
-        let rate = median(&rates);
-        let line = Line::new("drain, 256 in flight (16 workers x 16)", Unit::PerSecond, rate);
+        let name = "drain, 256 in flight (16 workers x 16)";
+        let line = Line::new(name, Unit::PerSecond, median(&rates));
         let name = "claim+complete, by 100";
         self.lines.push(line.floor(name, median(&floors)).bar(Bar::AtLeast(0.35)));
         self.grouped_drain = floors;
-        Ok(rate)
+        Ok(())
     }
 
     fn end_to_end(&mut self) -> Result<()> {
@@ -346,7 +345,8 @@ impl Run {
         self.server.remove(IDLE)
     }
 
-    fn backlog(&mut self) -> Result<()> {
+    /// Returns the rate at which the long lane was drained.
+    fn backlog(&mut self) -> Result<f64> {
         let waiting = self.scale.waiting;
         self.say(&format!("preparing {waiting} waiting executions"));
         let (long, short) = (self.bed("long")?, self.bed("short")?);
@@ -382,29 +382,34 @@ impl Run {
         self.lines.push(line.floor("claim+complete, by 100", median(&self.grouped_drain)));
         let name = format!("resident memory while draining {}", thousands(waiting));
         self.lines.push(Line::new(name, Unit::Megabytes, memory));
-        Ok(())
+        Ok(drained.rate)
     }
 
+    /// The drain without readers is measured before and after, for half the time each, because a
+    /// drain this long cannot take turns with another.
     fn held_snapshot(&mut self, rate: f64) -> Result<()> {
-        // More than fits into the time at the rate that was seen, so that the lane lasts.
-        let count = (rate * self.scale.held.as_secs_f64() * 1.25) as usize;
-        self.say(&format!("draining {count} without readers"));
-        let free = self.sustained(count, false)?;
-        self.say(&format!("draining {count} under held snapshots"));
-        let held = self.sustained(count, true)?;
-        let seconds = self.scale.held.as_secs();
-        let name = format!("drain, 3 snapshots held for {seconds} s (16 x 16)");
-        let line = Line::new(name, Unit::PerSecond, held.rate);
-        self.lines.push(line.floor("without them", free.rate).bar(Bar::AtLeast(0.7)));
+        let held = self.scale.held;
+        let before = self.sustained(rate, held / 2, false)?;
+        let under = self.sustained(rate, held, true)?;
+        let after = self.sustained(rate, held / 2, false)?;
+        let name = format!("drain, 3 snapshots held for {} s (16 x 16)", held.as_secs());
+        let line = Line::new(name, Unit::PerSecond, under);
+        let free = f64::midpoint(before, after);
+        self.lines.push(line.floor("without them", free).bar(Bar::AtLeast(0.7)));
         Ok(())
     }
 
-    /// Drains a lane of its own for long enough that what is dead and may not be removed piles up.
-    fn sustained(&self, count: usize, with_readers: bool) -> Result<Drained> {
+    /// The rate at which a lane is drained for long enough that what is dead and may not be removed
+    /// piles up.
+    fn sustained(&self, rate: f64, time: Duration, with_readers: bool) -> Result<f64> {
+        // More than fits into the time at the rate that was seen, so that the lane lasts.
+        let count = (rate * time.as_secs_f64() * 1.5) as usize;
+        let readers = if with_readers { "with readers" } else { "without readers" };
+        self.say(&format!("draining {count} for {} s {readers}", time.as_secs()));
         let url = self.server.database("held")?;
         let bed = self.bed_at(&url)?;
         self.runtime.block_on(bed.submit_batches(count, BATCH))?;
-        let work = Work { count, wait: WAIT, limit: self.scale.held };
+        let work = Work { count, wait: WAIT, limit: time };
         let drained = self.runtime.block_on(async {
             let readers = match with_readers {
                 true => Some(Readers::start(&url, self.scale.held).await?),
@@ -417,7 +422,7 @@ impl Run {
             anyhow::Ok(drained)
         })?;
         self.discard(bed, "held")?;
-        Ok(drained)
+        Ok(drained.rate)
     }
 
     fn report(mut self, quick: bool) -> Result<Report> {

@@ -15,7 +15,7 @@ use crate::workload;
 
 const PATIENCE_TO_COME_UP: Duration = Duration::from_secs(30);
 const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(60);
-/// How long a victim that is killed is away, at most, when others go on without it.
+/// How long a victim is away, at most, when others go on without it.
 const AWAY_MS: u64 = 200;
 
 /// One of those who are killed.
@@ -24,6 +24,8 @@ pub struct Target<'v> {
     pub victim: &'v mut dyn Victim,
     /// The last of these ends the run.
     pub kills: u32,
+    /// Now and then it stays away for this long.
+    pub outage: Duration,
 }
 
 /// What shall happen; the seed decides the rest.
@@ -58,9 +60,12 @@ pub fn kill_repeatedly(targets: &mut [Target<'_>], plan: Plan) -> anyhow::Result
         let what = || format!("kill {} of {}, {}", round + 1, order.len(), target.name);
         target.victim.kill().with_context(what)?;
         if round < last_pause {
-            if targets.len() > 1 {
-                thread::sleep(Duration::from_millis(rng.u64(..AWAY_MS)));
-            }
+            let away = match rng.u8(..8) {
+                0 => target.outage,
+                _ if targets.len() == 1 => Duration::ZERO,
+                _ => Duration::from_millis(rng.u64(..AWAY_MS)),
+            };
+            thread::sleep(away);
             targets[*at].victim.start(rng.u64(..))?;
         }
         if (round + 1) % 10 == 0 || round + 1 == order.len() {

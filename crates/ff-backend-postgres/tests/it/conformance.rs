@@ -8,9 +8,9 @@ use ff_core::engine_backend::EngineBackend;
 
 use crate::database::Schema;
 
-pub(crate) async fn open(schema: &Schema, setup: Setup) -> Arc<dyn EngineBackend> {
-    let options =
-        PostgresOptions { clock: Some(setup.clock), engine: setup.config, ..schema.options() };
+pub(crate) async fn open(schema: &Schema, setup: Setup, writers: usize) -> Arc<dyn EngineBackend> {
+    let (clock, engine) = (Some(setup.clock as _), setup.config);
+    let options = PostgresOptions { clock, engine, writers, ..schema.options() };
     PostgresBackend::open(options).await.expect("open")
 }
 
@@ -21,7 +21,7 @@ async fn postgres_does_what_every_backend_does() {
         let schemas = &schemas;
         async move {
             let schema = Schema::new();
-            let backend = open(&schema, setup).await;
+            let backend = open(&schema, setup, 2).await;
             schemas.lock().unwrap().push(schema);
             backend
         }

@@ -1,4 +1,4 @@
-//! Kills the SQLite engine under load, and the harness's own workload on the memory store.
+//! Kills engines, workers and servers under load; and the harness's own workload without kills.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -14,16 +14,51 @@ use tokio::runtime::Runtime;
 /// `FF_CHAOS_KILLS` and `FF_CHAOS_SEED` ask for a longer run, or for another one.
 #[test]
 fn sqlite_survives_kills() {
-    let setting = |name: &str, default: &str| std::env::var(name).unwrap_or(default.to_owned());
-    let output = Command::new(env!("CARGO_BIN_EXE_ff-chaos"))
-        .args(["run", "--kills", &setting("FF_CHAOS_KILLS", "100")])
-        .args(["--seed", &setting("FF_CHAOS_SEED", "1")])
-        .output()
-        .expect("the harness starts");
+    let run = chaos(&["run", "--kills", &kills().to_string()]);
+    assert!(run.passed, "the run did not pass:\n{}", run.output);
+}
+
+/// Engines, workers and the server itself, each a fifth as often as the one process of SQLite.
+#[test]
+fn postgres_survives_kills() {
+    let each = (kills() / 5).max(1).to_string();
+    let engines = ["postgres", "--engine-kills", &each, "--worker-kills", &each];
+    let run = chaos(&[&engines[..], &["--server-kills", &each]].concat());
+    assert!(run.passed, "the run did not pass:\n{}", run.output);
+}
+
+/// A harness that has never found anything proves nothing.
+#[test]
+fn a_server_that_forgets_commits_is_found_out() {
+    let few = ["postgres", "--engine-kills", "2", "--worker-kills", "2", "--server-kills", "8"];
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let run = chaos(&[&few[..], &["--lossy", "yes", "--dir", dir]].concat());
+    assert!(!run.passed, "nothing was found:\n{}", run.output);
+    let found = ["cursor_from_other_history", "Lost: ", "Gap: ", "DoubleAccepted: "];
+    assert!(found.iter().any(|words| run.output.contains(words)), "{}", run.output);
+}
+
+struct Run {
+    passed: bool,
+    output: String,
+}
+
+/// Runs the harness's own program, with the seed that the environment asks for.
+fn chaos(args: &[&str]) -> Run {
+    let seed = std::env::var("FF_CHAOS_SEED").unwrap_or("1".to_owned());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ff-chaos"));
+    let output = command.args(args).args(["--seed", &seed]).output().expect("the harness starts");
     let (report, progress) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    println!("{progress}\n{report}");
-    assert!(output.status.success(), "the run did not pass:\n{progress}\n{report}");
+    let (passed, output) = (output.status.success(), format!("{progress}\n{report}"));
+    println!("{output}");
+    Run { passed, output }
+}
+
+fn kills() -> u32 {
+    let wanted = std::env::var("FF_CHAOS_KILLS").ok();
+    wanted.map_or(100, |kills| kills.parse().expect("FF_CHAOS_KILLS is a number"))
 }
 
 /// The same load and the same checks without a kill: what they report is never the harness's own.

@@ -19,7 +19,7 @@ use options::Options;
 pub const USAGE: &str = "usage:
   ff-chaos run --kills N --seed S [--dir DIR] [--min-ms A] [--max-ms B]
   ff-chaos postgres --engine-kills N --worker-kills M --server-kills K --seed S
-                    [--dir DIR] [--min-ms A] [--max-ms B]
+                    [--dir DIR] [--min-ms A] [--max-ms B] [--lossy yes]
   ff-chaos child --log DIR --seed N --db PATH   (ends with its standard input)
   ff-chaos child --log DIR --seed N --url URL --seat NAME --role everybody|workers";
 

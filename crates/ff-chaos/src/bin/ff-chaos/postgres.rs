@@ -21,6 +21,10 @@ const PATIENCE_TO_OPEN: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Asks for a server that forgets its last commits in a crash, to see whether that is found out.
 const LOSSY: &str = "lossy";
+/// Longer than a lease.
+const SHORT: Duration = Duration::from_millis(500);
+/// Longer than an engine waits for its server before it tells its callers.
+const LONG: Duration = Duration::from_secs(6);
 /// So long that the workers keep up with the submitters of two processes.
 const PAUSE_MS: (u64, u64) = (5, 40);
 
@@ -48,15 +52,13 @@ pub fn kill_and_judge(
     let mut workers = process("workers", "workers")?;
     let outcome = (|| {
         let half = engine_kills / 2;
-        let kills = harness::kill_repeatedly(
-            &mut [
-                Target { name: "first", victim: &mut first, kills: engine_kills - half },
-                Target { name: "second", victim: &mut second, kills: half },
-                Target { name: "workers", victim: &mut workers, kills: worker_kills },
-                Target { name: "server", victim: &mut server, kills: server_kills },
-            ],
-            plan,
-        )?;
+        let mut targets = [
+            Target { name: "first", victim: &mut first, kills: engine_kills - half, outage: SHORT },
+            Target { name: "second", victim: &mut second, kills: half, outage: SHORT },
+            Target { name: "workers", victim: &mut workers, kills: worker_kills, outage: SHORT },
+            Target { name: "server", victim: &mut server, kills: server_kills, outage: LONG },
+        ];
+        let kills = harness::kill_repeatedly(&mut targets, plan)?;
         server.restart()?;
         runtime.block_on(async {
             let backend = open(&url, options).await?;

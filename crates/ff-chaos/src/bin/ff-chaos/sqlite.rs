@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
@@ -22,7 +23,8 @@ pub fn kill_and_judge(
     let args = ["child".into(), "--db".into(), db.clone().into(), "--log".into(), dir.into()];
     let mut process = ChildProcess::new(std::env::current_exe()?, args.into());
     let kills = options.or("kills", 100)?;
-    let target = Target { name: "the process", victim: &mut process, kills };
+    let target =
+        Target { name: "the process", victim: &mut process, kills, outage: Duration::ZERO };
     let kills = harness::kill_repeatedly(&mut [target], plan)?;
     runtime.block_on(async {
         let backend = open(&db).await?;
