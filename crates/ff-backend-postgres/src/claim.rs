@@ -7,7 +7,7 @@
 //! The index keeps the places of executions that were handed out until no reader can need them any
 //! more. While somebody holds an old snapshot they pile up at the front of a lane, and a scan from
 //! the front walks over all of them. Once that has become slow, a lane is scanned from where the
-//! last claim ended, and from the front again only as often as its cost allows.
+//! last claim found something, and from the front again only as often as its cost allows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,8 +95,9 @@ struct Part<'s> {
 struct Found {
     classes: HashMap<Arc<str>, Vec<Class>>,
     rows: BTreeMap<ClaimScan, Vec<(i64, ExecutionKey)>>,
-    /// The highest rank of each class.
-    last: HashMap<(Arc<str>, Class), i64>,
+    /// The lowest rank of each class: before it there is nothing. Not the highest, because not all
+    /// that is found is handed out.
+    first: HashMap<(Arc<str>, Class), i64>,
 }
 
 impl Loader<'_> {
@@ -149,8 +150,8 @@ impl Loader<'_> {
             }
             if outline.slow_until.is_some() {
                 for (class, from) in &mut outline.classes {
-                    let last = found.last.get(&(lane.clone(), class.clone()));
-                    *from = last.copied().map_or(*from, |last| last.max(*from));
+                    let first = found.first.get(&(lane.clone(), class.clone()));
+                    *from = first.copied().map_or(*from, |first| first.max(*from));
                 }
             }
             outlines.insert(lane.clone(), outline);
@@ -242,9 +243,9 @@ impl Loader<'_> {
                     let Part { scan, class, .. } = &parts[place as usize - 1];
                     let rows = found.rows.entry((*scan).clone()).or_default();
                     rows.push((row.rank(), row.key));
-                    let last = found.last.entry((scan.lane.clone(), class.clone()));
-                    let last = last.or_insert(i64::MIN);
-                    *last = (*last).max(row.rank());
+                    let first = found.first.entry((scan.lane.clone(), class.clone()));
+                    let first = first.or_insert(i64::MAX);
+                    *first = (*first).min(row.rank());
                     world.executions.load(row);
                 }
             }
