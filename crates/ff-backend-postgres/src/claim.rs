@@ -129,7 +129,7 @@ impl Loader<'_> {
         }
         self.remember(&known, &fresh, &found, started.elapsed());
         let short = self.answer(world, scans, &known, found);
-        if short.is_empty() { Ok(()) } else { self.from_the_front(world, short, needs).await }
+        if short.is_empty() { Ok(()) } else { self.rescan(world, short, needs).await }
     }
 
     /// Keeps what was seen, and where to begin in lanes whose front is slow.
@@ -185,7 +185,7 @@ impl Loader<'_> {
     }
 
     /// Behind what was handed out was not enough: whatever there is, it is before it.
-    async fn from_the_front(
+    async fn rescan(
         &mut self,
         world: &mut World,
         short: BTreeMap<ClaimScan, usize>,

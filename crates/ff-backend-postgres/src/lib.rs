@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ff_core::contracts::{Durability, Submission, SubmitOutcome};
-use ff_core::engine::{Engine, EngineConfig, pump_shared};
+use ff_core::engine::{Engine, EngineConfig, Shared, pump_shared};
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::partition::{PartitionConfig, flow_partition};
@@ -41,7 +41,7 @@ use ff_core::store::{Batch, Bells, Query, Rows, Store};
 use ff_core::types::{ExecutionId, ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
-use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
+use tokio::sync::{OnceCell, watch};
 use uuid::Uuid;
 
 use claim::Outlines;
@@ -175,7 +175,7 @@ impl PostgresBackend {
 fn pumped(store: &Arc<PostgresStore>, config: EngineConfig, writers: usize) -> Arc<Engine> {
     let batch = config.limits.batch;
     let (engine, queue) = Engine::new(store.clone(), config);
-    let queue = Arc::new(AsyncMutex::new(queue));
+    let queue = Shared::new(queue);
     for _ in 0..writers.max(1) {
         tokio::spawn(pump_shared(store.clone(), queue.clone(), batch));
     }

@@ -268,7 +268,8 @@ impl Reads<'_> {
         now: TimestampMs,
     ) -> Result<Option<TimestampMs>, StoreError> {
         let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
-                   EXISTS (SELECT 1 FROM ff_exec_core WHERE unannounced), \
+                   (SELECT unannounced FROM ff_exec_core WHERE unannounced \
+                    ORDER BY execution_id LIMIT 1), \
                    (SELECT min(e.at_ms) FROM ff_event_shard AS s, LATERAL ( \
                      SELECT e.at_ms FROM ff_event AS e \
                      WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e)";

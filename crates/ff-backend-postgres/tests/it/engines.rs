@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use ff_backend_postgres::PostgresBackend;
 use ff_core::contracts::{
-    ClaimArgs, CreateExecutionArgs, CreateExecutionResult, EventFilter, EventType, Submission,
-    SubmitOutcome,
+    CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateExecutionArgs, CreateExecutionResult,
+    EventFilter, EventType, RevokeLeaseArgs, SetTagsArgs, Submission, SubmitOutcome,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_backend::EngineBackend;
-use ff_core::types::{ExecutionId, LaneId, Namespace, TimestampMs};
+use ff_core::types::{CancelSource, ExecutionId, LaneId, Namespace, TimestampMs, WorkerInstanceId};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -149,6 +149,101 @@ async fn a_key_stands_for_one_execution() {
     let submitted = two.engines[1].counts().await.expect("counts");
     let total: u64 = submitted.iter().flat_map(|lane| lane.counts.values()).sum();
     assert_eq!(total, ROUNDS as u64);
+    two.close().await;
+}
+
+impl Two {
+    /// Submits and claims one execution on one engine, in a lane of its own.
+    async fn start(&self, engine: usize) -> ClaimedExecution {
+        let lane = format!("own-{}", Uuid::new_v4().simple());
+        let engine = &self.engines[engine];
+        engine.submit(vec![Submission::new(&lane, "test")]).await.expect("submit");
+        let claimed = engine.claim_many(claim_from(&lane, 1, PATIENCE)).await.expect("claim");
+        claimed.into_iter().next().expect("it was just submitted")
+    }
+}
+
+fn cancellation(id: &ExecutionId) -> CancelExecutionArgs {
+    CancelExecutionArgs {
+        execution_id: id.clone(),
+        reason: "asked for".into(),
+        source: CancelSource::OperatorOverride,
+        lease_id: None,
+        lease_epoch: None,
+        attempt_id: None,
+        now: TimestampMs::now(),
+    }
+}
+
+/// What an engine remembers of a row that it wrote is worth nothing once another one wrote it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_other_engine_did_counts() {
+    let two = Two::open().await;
+    for round in 0..ROUNDS {
+        let (own, other) = (&two.engines[round % 2], &two.engines[(round + 1) % 2]);
+        let one = two.start(round % 2).await;
+        let id = &one.execution_id;
+        match round % 4 {
+            0 => drop(other.cancel_execution(cancellation(id)).await.expect("cancel")),
+            1 => {
+                let args = RevokeLeaseArgs {
+                    execution_id: id.clone(),
+                    expected_lease_id: None,
+                    worker_instance_id: WorkerInstanceId::new(""),
+                    reason: "asked for".into(),
+                };
+                other.revoke_lease(args).await.expect("revoke");
+            }
+            2 => other.complete(&one.handle, Some(vec![1])).await.expect("complete"),
+            _ => {
+                let args = SetTagsArgs {
+                    execution_id: id.clone(),
+                    tags: [("test.seen".into(), Some("yes".into()))].into(),
+                };
+                other.set_tags(args).await.expect("set tags");
+            }
+        }
+        let completed = own.complete(&one.handle, Some(vec![2])).await;
+        assert_eq!(completed.is_ok(), round % 4 == 3, "round {round}: {completed:?}");
+        for engine in &two.engines {
+            let told = engine.describe_execution(id).await.expect("describe").expect("there");
+            let history = engine.history(id, 0, 100).await.expect("history");
+            assert_eq!(told.version, history.len() as u64, "round {round}: {history:?}");
+            let kept = engine.result(id).await.expect("result").map(|bytes| bytes.to_vec());
+            let expected = [None, None, Some(vec![1]), Some(vec![2])];
+            assert_eq!(kept, expected[round % 4], "round {round}");
+            assert_eq!(told.tags.contains_key("test.seen"), round % 4 == 3, "round {round}");
+        }
+    }
+    two.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_one_ending_wins() {
+    let two = Two::open().await;
+    for round in 0..ROUNDS {
+        let one = two.start(round % 2).await;
+        let (id, handle) = (one.execution_id, one.handle);
+        let mut tasks = JoinSet::new();
+        for at in 0..2 * CALLERS {
+            let (engine, id, handle) = (two.engines[at % 2].clone(), id.clone(), handle.clone());
+            tasks.spawn(async move {
+                match at < CALLERS {
+                    true => engine.complete(&handle, Some(vec![at as u8])).await.is_ok(),
+                    false => engine.cancel_execution(cancellation(&id)).await.is_ok(),
+                }
+            });
+        }
+        let accepted = tasks.join_all().await.into_iter().filter(|ok| *ok).count();
+        let history = two.engines[0].history(&id, 0, 100).await.expect("history");
+        assert_eq!(history.len(), 3, "round {round}: {history:?}");
+        // Cancelling may be repeated; completing with another result may not.
+        let expected = match history[2].event_type {
+            EventType::Cancelled => CALLERS,
+            _ => 1,
+        };
+        assert_eq!(accepted, expected, "round {round}: {history:?}");
+    }
     two.close().await;
 }
 

@@ -55,7 +55,7 @@ async fn executions_share_the_fate_of_the_transaction() {
     assert!(backend.describe_execution(&id).await.expect("describe").is_none());
 
     transaction.commit().await.expect("commit");
-    assert_eq!(claim(&backend, "lane").await, [id.clone()]);
+    assert_eq!(claim(&backend, "lane").await, std::slice::from_ref(&id));
     assert_eq!(types(&backend, &id).await, [EventType::Submitted, EventType::Claimed]);
     assert_eq!(&*backend.payload(&id).await.unwrap().unwrap(), b"bytes");
     backend.close().await;

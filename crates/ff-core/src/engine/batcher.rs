@@ -2,9 +2,10 @@
 //! goes into the next one. A lone caller pays no delay.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 
 use super::Queue;
 use crate::engine_error::StoreError;
@@ -67,22 +68,57 @@ pub async fn pump(
     }
 }
 
-/// One of several pumps on the same queue, for a store that runs transactions side by side: while
-/// one commits, the next gathers. Runs until the engine is dropped or the queue is closed.
-pub async fn pump_shared(store: Arc<dyn Store>, queue: Arc<Mutex<Queue>>, max_batch: usize) {
-    let mut waiting = Vec::new();
-    let mut last = 0;
-    loop {
-        let mut queue = queue.lock().await;
-        if queue.recv_many(&mut waiting, max_batch).await == 0 {
-            return;
+/// A queue that several pumps serve, for a store that runs transactions side by side: while one
+/// flushes, the next is decided.
+pub struct Shared {
+    queue: Mutex<Queue>,
+    running: AtomicUsize,
+    ended: Notify,
+}
+
+/// So many operations are worth a transaction beside one that is under way. Fewer wait for it and
+/// then share a flush with whoever comes meanwhile: two small commits in a row are slower than one.
+const WORTH_ANOTHER: usize = 48;
+
+impl Shared {
+    pub fn new(queue: Queue) -> Arc<Self> {
+        let (running, ended) = (AtomicUsize::new(0), Notify::new());
+        Arc::new(Self { queue: Mutex::new(queue), running, ended })
+    }
+
+    /// Waits for the next jobs; false once the engine has gone and nothing is left.
+    async fn next(&self, waiting: &mut Vec<Job>, last: usize, max_batch: usize) -> bool {
+        let mut queue = self.queue.lock().await;
+        if queue.recv_many(waiting, max_batch).await == 0 {
+            return false;
+        }
+        while self.running.load(Ordering::Acquire) > 0 && waiting.len() < WORTH_ANOTHER {
+            tokio::select! {
+                () = self.ended.notified() => {}
+                received = queue.recv_many(waiting, max_batch) => {
+                    if received == 0 {
+                        break;
+                    }
+                }
+            }
         }
         if last > 1 {
-            gather_politely(&mut queue, &mut waiting, last.min(max_batch)).await;
+            gather_politely(&mut queue, waiting, last.min(max_batch)).await;
         }
-        drop(queue);
+        self.running.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+}
+
+/// One of several pumps on the same queue. Runs until the engine is dropped.
+pub async fn pump_shared(store: Arc<dyn Store>, shared: Arc<Shared>, max_batch: usize) {
+    let mut waiting = Vec::new();
+    let mut last = 0;
+    while shared.next(&mut waiting, last, max_batch).await {
         last = waiting.len();
         run_all(&*store, &mut waiting, max_batch).await;
+        shared.running.fetch_sub(1, Ordering::AcqRel);
+        shared.ended.notify_one();
     }
 }
 

@@ -7,7 +7,7 @@ mod prepare;
 mod subscription;
 mod sweeper;
 
-pub use batcher::{Pumping, pump, pump_shared};
+pub use batcher::{Pumping, Shared, pump, pump_shared};
 pub use cursor::Cursor;
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
 pub use prepare::{prepare_create, prepare_submission, prepare_submit};
