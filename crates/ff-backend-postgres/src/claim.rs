@@ -4,10 +4,12 @@
 //! scan asks for each class of work that suits its worker. Which classes a lane has is looked up by
 //! the same statement that scans those known so far; only new ones need a second one.
 //!
-//! The index keeps the places of executions that were handed out until no reader can need them any
-//! more. While somebody holds an old snapshot they pile up at the front of a lane, and a scan from
-//! the front walks over all of them. Once that has become slow, a lane is scanned from where the
-//! last claim found something, and from the front again only as often as its cost allows.
+//! The index keeps the places of executions that were handed out until they are vacuumed away, and
+//! while somebody holds an old snapshot that is not soon. They pile up at the front of a lane, and
+//! a scan from the front walks over all of them. So a lane with more work than was asked for is
+//! scanned from where the last claim found something, and from the front again only now and then.
+//! What this engine makes claimable meanwhile it knows; what others put before that place waits for
+//! the next scan from the front.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,10 +24,8 @@ use ff_core::types::ExecutionKey;
 use crate::columns::Column;
 use crate::load::{Loader, readable, whole};
 
-/// A scan from the front may take this long, and this much for each row that it brings.
-const CHEAP: Duration = Duration::from_millis(5);
-const CHEAP_PER_ROW: Duration = Duration::from_micros(100);
-/// A scan from the front that cost more is repeated after so many times its cost.
+/// A lane with much work is scanned from the front so often, or after so many times the cost of it.
+const FROM_THE_FRONT: Duration = Duration::from_millis(100);
 const SHARE: u32 = 20;
 
 /// Work of one lane that has the same namespace and needs the same capabilities.
@@ -39,13 +39,16 @@ pub(crate) struct Outlines(Mutex<HashMap<Arc<str>, Outline>>);
 struct Outline {
     /// Each with the rank that a scan begins at.
     classes: BTreeMap<Class, i64>,
-    /// Scans begin behind what was handed out until then, because the front has become slow.
-    slow_until: Option<Instant>,
+    /// Until then scans begin behind what was handed out.
+    behind_until: Option<Instant>,
+    /// The lowest rank that this engine has made claimable since the last scan from the front, and
+    /// when it last did: no scan begins behind it.
+    made: Option<(Instant, i64)>,
 }
 
 impl Outline {
-    fn is_slow(&self) -> bool {
-        self.slow_until.is_some_and(|until| Instant::now() < until)
+    fn is_behind(&self) -> bool {
+        self.behind_until.is_some_and(|until| Instant::now() < until)
     }
 }
 
@@ -54,14 +57,19 @@ impl Outlines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a lane; a front that counted as slow is tried again in its time.
+    /// What is known of a lane, and whether it is time to look at its front.
     fn of(&self, lane: &Arc<str>) -> Outline {
-        let known = self.lock().get(lane).cloned().unwrap_or_default();
-        if known.is_slow() {
-            return known;
+        let mut known = self.lock().get(lane).cloned().unwrap_or_default();
+        let begin = match known.made {
+            _ if !known.is_behind() => i64::MIN,
+            Some((_, rank)) => rank,
+            None => i64::MAX,
+        };
+        for from in known.classes.values_mut() {
+            *from = begin.min(*from);
         }
-        let classes = known.classes.into_keys().map(|class| (class, i64::MIN)).collect();
-        Outline { classes, slow_until: None }
+        known.behind_until = known.behind_until.filter(|_| begin > i64::MIN);
+        known
     }
 
     /// What this engine makes claimable is found by its next claim, wherever it stands in line.
@@ -71,11 +79,11 @@ impl Outlines {
             if let Write::Insert(row) | Write::Update(row) = write
                 && row.is_claimable()
                 && let Some(known) = outlines.get_mut(&row.lane)
-                && known.slow_until.is_some()
             {
+                let lowest = known.made.map_or(row.rank(), |(_, rank)| rank.min(row.rank()));
+                known.made = Some((Instant::now(), lowest));
                 let class = (row.namespace.clone(), row.capability_class.clone());
-                let from = known.classes.entry(class).or_insert(row.rank());
-                *from = (*from).min(row.rank());
+                known.classes.entry(class).or_insert(row.rank());
             }
         }
     }
@@ -108,7 +116,7 @@ impl Loader<'_> {
         lanes.dedup();
         let mut known: HashMap<Arc<str>, Outline> =
             lanes.iter().map(|lane| ((*lane).clone(), self.outlines.of(lane))).collect();
-        let fresh = |lane: &&&Arc<str>| known[**lane].slow_until.is_none();
+        let fresh = |lane: &&&Arc<str>| known[**lane].behind_until.is_none();
         let fresh: Vec<Arc<str>> = lanes.iter().filter(fresh).map(|lane| (*lane).clone()).collect();
         let started = Instant::now();
         let mut found = Found::default();
@@ -120,45 +128,52 @@ impl Loader<'_> {
             let outline = known.entry(lane.clone()).or_default();
             let new = classes.iter().filter(|class| !outline.classes.contains_key(*class));
             let new = new.map(|class| (class.clone(), i64::MIN)).collect();
-            unseen.insert(lane.clone(), Outline { classes: new, slow_until: None });
+            unseen.insert(lane.clone(), Outline { classes: new, ..Outline::default() });
             outline.classes = classes.into_iter().map(|class| (class, i64::MIN)).collect();
         }
         let more = parts(scans, &unseen);
         if !more.is_empty() {
             self.scan(world, &mut found, &more, &[], needs).await?;
         }
-        self.remember(&known, &fresh, &found, started.elapsed());
+        self.remember(scans, &known, &found, started);
         let short = self.answer(world, scans, &known, found);
         if short.is_empty() { Ok(()) } else { self.rescan(world, short, needs).await }
     }
 
-    /// Keeps what was seen, and where to begin in lanes whose front is slow.
+    /// Keeps what was seen, and where to begin next time in lanes that have more.
     fn remember(
         &self,
+        scans: &BTreeMap<ClaimScan, usize>,
         known: &HashMap<Arc<str>, Outline>,
-        fresh: &[Arc<str>],
         found: &Found,
-        took: Duration,
+        started: Instant,
     ) {
-        let rows: usize = found.rows.values().map(Vec::len).sum();
-        let slow = took > CHEAP + CHEAP_PER_ROW * rows as u32;
         let mut outlines = self.outlines.lock();
         for (lane, outline) in known {
             let mut outline = outline.clone();
-            if slow && fresh.contains(lane) {
-                outline.slow_until = Some(Instant::now() + took * SHARE);
+            // Somebody may have made work while this scan ran.
+            outline.made = outlines.get(lane).and_then(|now| now.made);
+            if outline.behind_until.is_none() {
+                outline.made = outline.made.filter(|(at, _)| *at >= started);
             }
-            if outline.slow_until.is_some() {
-                for (class, from) in &mut outline.classes {
-                    let first = found.first.get(&(lane.clone(), class.clone()));
-                    *from = first.copied().map_or(*from, |first| first.max(*from));
-                }
+            let full = |(scan, many): (&ClaimScan, &usize)| {
+                scan.lane != *lane || found.rows.get(scan).is_some_and(|rows| rows.len() >= *many)
+            };
+            if !scans.iter().all(full) {
+                outline.behind_until = None;
+            } else if outline.behind_until.is_none() {
+                let rest = FROM_THE_FRONT.max(started.elapsed() * SHARE);
+                outline.behind_until = Some(Instant::now() + rest);
+            }
+            for (class, from) in &mut outline.classes {
+                let first = found.first.get(&(lane.clone(), class.clone()));
+                *from = first.copied().map_or(*from, |first| first.max(*from));
             }
             outlines.insert(lane.clone(), outline);
         }
     }
 
-    /// Answers the scans, and names those that a slow lane may have cut short.
+    /// Answers the scans, and names those that did not look at the front and found too little.
     fn answer(
         &self,
         world: &mut World,
@@ -171,7 +186,7 @@ impl Loader<'_> {
             let mut rows = found.rows.remove(scan).unwrap_or_default();
             rows.sort_unstable_by_key(|(rank, key)| (*rank, key.id));
             let outline = &known[&scan.lane];
-            if rows.len() < *many && outline.slow_until.is_some() {
+            if rows.len() < *many && outline.behind_until.is_some() {
                 short.insert(scan.clone(), *many);
             }
             // What the index has and the scan did not bring is in somebody else's hand just now.
@@ -193,18 +208,18 @@ impl Loader<'_> {
     ) -> Result<(), StoreError> {
         let mut lanes: Vec<_> = short.keys().map(|scan| scan.lane.clone()).collect();
         lanes.dedup();
-        let mut found = Found::default();
+        let (mut found, started) = (Found::default(), Instant::now());
         self.scan(world, &mut found, &[], &lanes, needs).await?;
         let outline = |(lane, classes): (Arc<str>, Vec<Class>)| {
             let classes = classes.into_iter().map(|class| (class, i64::MIN)).collect();
-            (lane, Outline { classes, slow_until: None })
+            (lane, Outline { classes, ..Outline::default() })
         };
         let mut known: HashMap<_, _> = found.classes.drain().map(outline).collect();
         for lane in lanes {
             known.entry(lane).or_default();
         }
         self.scan(world, &mut found, &parts(&short, &known), &[], needs).await?;
-        self.outlines.lock().extend(known.clone());
+        self.remember(&short, &known, &found, started);
         self.answer(world, &short, &known, found);
         Ok(())
     }
