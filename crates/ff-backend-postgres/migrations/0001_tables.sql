@@ -57,7 +57,7 @@ CREATE TABLE ff_exec_core (
     -- Only rows that the engine did not write itself have none of its events.
     unannounced           boolean  NOT NULL GENERATED ALWAYS AS (version = 0) STORED,
     PRIMARY KEY (partition_key, execution_id)
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 50);
 
 ALTER TABLE ff_exec_core ALTER COLUMN payload SET STORAGE EXTERNAL;
 ALTER TABLE ff_exec_core ALTER COLUMN result SET STORAGE EXTERNAL;
@@ -92,7 +92,7 @@ CREATE TABLE ff_attempt (
     progress_pct        integer,
     progress_message    text,
     PRIMARY KEY (partition_key, execution_id, attempt_index)
-) WITH (fillfactor = 60);
+) WITH (fillfactor = 50);
 
 CREATE TABLE ff_flow_core (
     partition_key     smallint NOT NULL,

@@ -16,7 +16,7 @@ use crate::config::{BEGIN, BEGIN_ALONE};
 use crate::error::store_error;
 use crate::held::Unread;
 use crate::load::Loader;
-use crate::write::Writing;
+use crate::write::{Appended, Writing};
 
 /// How long a writer tries to reach a server that is away before callers are told.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
@@ -25,6 +25,9 @@ const RESOLVE_PATIENCE: Duration = Duration::from_secs(10);
 const CONNECT_REST: Duration = Duration::from_millis(50);
 /// Longer than any statement may take by the server's own limits.
 const TRANSACTION_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a flush may take.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+const SILENT: &str = "the server does not answer";
 /// A transaction that lost against another waits about so long before it is run again.
 const REST: Duration = Duration::from_millis(5);
 /// Who waited longer than this for a lock asks for the time again.
@@ -38,6 +41,15 @@ pub(crate) struct Writer {
     used: bool,
     /// The last transaction met rows that should not be there: the next one looks twice.
     careful: bool,
+    /// The answer to a commit did not come.
+    lost: bool,
+}
+
+/// A transaction that only has to be committed.
+struct Prepared {
+    change: Change,
+    shards: u16,
+    appended: Appended,
 }
 
 impl PostgresStore {
@@ -46,14 +58,12 @@ impl PostgresStore {
         loop {
             let mut writer = self.writer().await?;
             let used = std::mem::replace(&mut writer.used, true);
-            let attempt = self.attempt(&mut writer, batch);
-            let done = tokio::time::timeout(TRANSACTION_PATIENCE, attempt).await;
-            let late = || StoreError::Unavailable("the server does not answer".to_owned());
-            let done = done.unwrap_or_else(|_| Err(late()));
+            let done = self.attempt(&mut writer, batch).await;
             writer.careful = matches!(done, Err(StoreError::Conflict(_)));
             match &done {
                 // The connection is not used again.
-                Err(StoreError::Unavailable(_) | StoreError::Unknown(_)) => {}
+                _ if writer.lost => {}
+                Err(StoreError::Unavailable(_)) => {}
                 Err(_) if writer.connection.execute("ROLLBACK").await.is_err() => {}
                 _ => self.keep(writer),
             }
@@ -70,9 +80,42 @@ impl PostgresStore {
     }
 
     async fn attempt(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Change, StoreError> {
+        // Until the commit is sent, a server that does not answer has written nothing.
+        let prepared = self.prepare(writer, batch);
+        let prepared = tokio::time::timeout(TRANSACTION_PATIENCE, prepared).await;
+        let prepared = prepared.map_err(|_| StoreError::Unavailable(SILENT.to_owned()))??;
+        let Some(Prepared { change, shards, appended }) = prepared else {
+            return Ok(Change::default());
+        };
+        match self.commit(&mut writer.connection).await {
+            Err(StoreError::Unknown(why)) => {
+                let first = appended.places.first().and_then(|(shard, base)| {
+                    let of_shard = |event: &&EventRow| {
+                        self.shard_of(shards, event.execution, event.flow_id).0 == *shard
+                    };
+                    Some((*shard, base + 1, change.events.iter().find(of_shard)?))
+                });
+                // Whatever comes of it, this connection may still be waiting for its answer.
+                writer.lost = true;
+                self.resolve(first, why).await?;
+            }
+            outcome => outcome?,
+        }
+        if let Some(writer) = appended.writer {
+            self.held.learn(&change, &writer);
+        }
+        Ok(change)
+    }
+
+    /// Everything up to the commit; nothing if there is nothing to commit.
+    async fn prepare(
+        &self,
+        writer: &mut Writer,
+        batch: &mut Batch,
+    ) -> Result<Option<Prepared>, StoreError> {
         let identity = self.identity(&mut writer.connection).await?;
         let begun = Instant::now();
-        let mut now = self.begin(&mut writer.connection).await?;
+        let now = self.begin(&mut writer.connection).await?;
         let mut loader = Loader {
             connection: &mut writer.connection,
             words: &mut writer.words,
@@ -86,8 +129,7 @@ impl PostgresStore {
         let mut world = loader.load(&batch.needs(), now).await?;
         let unread = loader.unread;
         if begun.elapsed() > STALE {
-            now = self.time.observe(ask_time(&mut writer.connection).await?);
-            world.now = now;
+            world.now = self.time.observe(ask_time(&mut writer.connection).await?);
         }
         let change = batch.decide(world, &self.bells);
         if !unread.is_confirmed_by(&change) {
@@ -95,7 +137,7 @@ impl PostgresStore {
         }
         if is_empty(&change) {
             // Nothing to keep: the locks are given back without a flush.
-            return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| change);
+            return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| None);
         }
         let mut writing =
             Writing { connection: &mut writer.connection, writes: &self.writes, unread: &unread };
@@ -103,22 +145,7 @@ impl PostgresStore {
         let shards = identity.shards;
         let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
         let appended = writing.append(&change, shard_of).await?;
-        match self.commit(&mut writer.connection).await {
-            Err(StoreError::Unknown(why)) => {
-                let first = appended.places.first().and_then(|(shard, base)| {
-                    let of_shard = |event: &&EventRow| {
-                        self.shard_of(shards, event.execution, event.flow_id).0 == *shard
-                    };
-                    Some((*shard, base + 1, change.events.iter().find(of_shard)?))
-                });
-                self.resolve(first, why).await?;
-            }
-            outcome => outcome?,
-        }
-        if let Some(writer) = appended.writer {
-            self.held.learn(&change, &writer);
-        }
-        Ok(change)
+        Ok(Some(Prepared { change, shards, appended }))
     }
 
     /// Begins a transaction and reads the clock, in one round trip.
@@ -131,12 +158,14 @@ impl PostgresStore {
 
     /// A commit whose answer does not come is neither kept nor lost until somebody looks.
     async fn commit(&self, connection: &mut PgConnection) -> Result<(), StoreError> {
-        match connection.execute("COMMIT").await {
-            Ok(_) => Ok(()),
-            Err(error) => Err(match store_error(&error) {
+        let committed = connection.execute("COMMIT");
+        match tokio::time::timeout(COMMIT_PATIENCE, committed).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(match store_error(&error) {
                 StoreError::Unavailable(why) => StoreError::Unknown(why),
                 known => known,
             }),
+            Err(_) => Err(StoreError::Unknown(SILENT.to_owned())),
         }
     }
 
@@ -210,8 +239,7 @@ impl PostgresStore {
 
     async fn connect(&self) -> Result<Writer, StoreError> {
         let connecting = tokio::time::timeout(CONNECT_PATIENCE, self.connecting.connect()).await;
-        let late = || StoreError::Unavailable("the server does not answer".to_owned());
-        let connection = connecting.map_err(|_| late())?;
+        let connection = connecting.map_err(|_| StoreError::Unavailable(SILENT.to_owned()))?;
         let mut connection = connection.map_err(|error| match store_error(&error) {
             StoreError::Failed(why) => StoreError::Unavailable(why),
             other => other,
@@ -220,7 +248,7 @@ impl PostgresStore {
             let set = connection.execute(crate::config::SESSION).await;
             set.map_err(|error| store_error(&error))?;
         }
-        Ok(Writer { connection, words: Words::default(), used: false, careful: false })
+        Ok(Writer { connection, words: Words::default(), used: false, careful: false, lost: false })
     }
 
     fn keep(&self, writer: Writer) {

@@ -2,7 +2,7 @@
 //!
 //! Work is submitted to a *lane*; a worker claims it under a *lease* and completes or fails it;
 //! whatever dies in between, the work comes back. This crate gathers what a program needs: the
-//! trait [`EngineBackend`], the types around it, and the store [`sqlite`].
+//! trait [`EngineBackend`], the types around it, and the stores [`sqlite`] and [`postgres`].
 //!
 //! ```
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
@@ -31,6 +31,8 @@ pub use ff_core::{
 /// How long finished executions are kept.
 pub use ff_core::operations::timer::Retention;
 
+#[cfg(feature = "postgres")]
+pub use ff_backend_postgres as postgres;
 #[cfg(feature = "sqlite")]
 pub use ff_backend_sqlite as sqlite;
 

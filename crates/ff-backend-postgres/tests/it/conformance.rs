@@ -3,31 +3,40 @@
 use std::sync::{Arc, Mutex};
 
 use ff_backend_postgres::{PostgresBackend, PostgresOptions};
-use ff_conformance::exercise::{Setup, exercise};
+use ff_conformance::exercise::exercise;
 use ff_core::engine_backend::EngineBackend;
 
 use crate::database::Schema;
 
-pub(crate) async fn open(schema: &Schema, setup: Setup, writers: usize) -> Arc<dyn EngineBackend> {
-    let (clock, engine) = (Some(setup.clock as _), setup.config);
-    let options = PostgresOptions { clock, engine, writers, ..schema.options() };
-    PostgresBackend::open(options).await.expect("open")
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_does_what_every_backend_does() {
+/// Runs every exercise in a schema of its own, with the options changed in some way.
+async fn exercise_with(change: impl Fn(PostgresOptions) -> PostgresOptions) {
     let schemas = Mutex::new(Vec::new());
     exercise(|setup| {
-        let schemas = &schemas;
+        let (schemas, change) = (&schemas, &change);
         async move {
             let schema = Schema::new();
-            let backend = open(&schema, setup, 2).await;
+            let (clock, engine) = (Some(setup.clock as _), setup.config);
+            let options = PostgresOptions { clock, engine, ..schema.options() };
+            let backend = PostgresBackend::open(change(options)).await.expect("open");
             schemas.lock().unwrap().push(schema);
-            backend
+            backend as Arc<dyn EngineBackend>
         }
     })
     .await;
     for schema in schemas.into_inner().unwrap() {
         schema.drop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_does_what_every_backend_does() {
+    exercise_with(|options| options).await;
+}
+
+/// Nothing that a transaction pooler would not keep: no prepared statement outlives its
+/// transaction, no session is changed, nobody listens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn and_so_it_does_with_the_settings_for_a_pooler() {
+    let pooled = |options| PostgresOptions { statement_cache: 0, listen: false, ..options };
+    exercise_with(pooled).await;
 }

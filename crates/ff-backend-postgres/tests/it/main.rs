@@ -1,5 +1,6 @@
 //! The Postgres store against a real server, which `FF_PG_TEST_URL` names.
 
+mod away;
 mod conformance;
 mod contract;
 mod database;

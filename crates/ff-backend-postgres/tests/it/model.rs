@@ -1,8 +1,12 @@
 //! Random operations give the same answers and the same rows as the memory store.
 
-use ff_conformance::model::Model;
+use std::sync::Arc;
 
-use crate::conformance::open;
+use ff_backend_postgres::{PostgresBackend, PostgresOptions};
+use ff_conformance::exercise::Setup;
+use ff_conformance::model::Model;
+use ff_core::engine_backend::EngineBackend;
+
 use crate::database::Schema;
 
 /// More with `FF_MODEL_SEQUENCES`.
@@ -15,8 +19,12 @@ async fn postgres_behaves_as_the_model() {
     let schema = Schema::new();
     // One after the other: of two transactions at once, one skips what the other has locked, and
     // takes the next best.
-    let writers = 1;
-    let model = Model::new(|setup| open(&schema, setup, writers)).await;
+    let model = Model::new(|setup: Setup| async {
+        let (clock, engine) = (Some(setup.clock as _), setup.config);
+        let options = PostgresOptions { clock, engine, writers: 1, ..schema.options() };
+        PostgresBackend::open(options).await.expect("open") as Arc<dyn EngineBackend>
+    })
+    .await;
     let sequences = wanted.unwrap_or(SEQUENCES);
     if let Err(difference) = model.check_seeds(0..sequences, STEPS).await {
         panic!("{difference}");
