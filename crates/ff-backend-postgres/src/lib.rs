@@ -41,7 +41,7 @@ use ff_core::store::{Batch, Bells, Query, Rows, Store};
 use ff_core::types::{ExecutionId, ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
-use tokio::sync::{OnceCell, watch};
+use tokio::sync::{OnceCell, RwLock, watch};
 use uuid::Uuid;
 
 use claim::Outlines;
@@ -78,6 +78,8 @@ pub(crate) struct PostgresStore {
     /// No session outlives a transaction.
     pooled: bool,
     closed: AtomicBool,
+    /// Held by every transaction; whoever closes the store waits for them.
+    working: RwLock<()>,
     /// Dropped with the store, which ends its tasks.
     _alive: watch::Sender<()>,
 }
@@ -145,6 +147,7 @@ impl PostgresBackend {
             listens: options.listen,
             pooled: options.statement_cache == 0,
             closed: AtomicBool::new(false),
+            working: RwLock::new(()),
             _alive: alive,
         });
         let engine = pumped(&store, options.engine, options.writers);
@@ -163,9 +166,11 @@ impl PostgresBackend {
         submit::submit_in(&self.store, &self.engine, transaction, items).await
     }
 
-    /// Ends what this engine has open on the database. Later calls answer that it is closed.
+    /// Ends what this engine has open on the database, after the transactions that are under way.
+    /// Later calls answer that it is closed.
     pub async fn close(&self) {
         self.store.closed.store(true, Ordering::Release);
+        drop(self.store.working.write().await);
         self.store.close_writers().await;
         self.store.readers.close().await;
     }

@@ -54,6 +54,7 @@ struct Prepared {
 
 impl PostgresStore {
     pub(crate) async fn run(&self, batch: &mut Batch) -> Result<Change, StoreError> {
+        let _working = self.working.read().await;
         let mut tries = 1;
         loop {
             let mut writer = self.writer().await?;
