@@ -15,13 +15,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "ff-bench sqlite [--quick] [--check] [--json PATH]";
+const USAGE: &str = "ff-bench sqlite [--quick] [--check] [--only PART] [--json PATH]";
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     quick: bool,
     check: bool,
+    only: Option<String>,
     json: Option<PathBuf>,
 }
 
@@ -30,7 +31,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<bool> {
     let options = parse(arguments)?;
     let target = target_folder()?;
     let json = options.json.unwrap_or_else(|| target.join("bench/sqlite.json"));
-    let report = sqlite::measure(&target, options.quick)?;
+    let report = sqlite::measure(&target, options.quick, options.only.as_deref())?;
     print!("{}", report.table());
     write_json(&json, &report.json())?;
     eprintln!("written to {}", json.display());
@@ -46,7 +47,7 @@ pub fn run(arguments: impl Iterator<Item = String>) -> Result<bool> {
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
-    let mut options = Options { quick: false, check: false, json: None };
+    let mut options = Options { quick: false, check: false, only: None, json: None };
     match arguments.next().as_deref() {
         Some("sqlite") => {}
         Some(other) => bail!("no benchmark is called {other:?}\nusage: {USAGE}"),
@@ -56,6 +57,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
         match argument.as_str() {
             "--quick" => options.quick = true,
             "--check" => options.check = true,
+            "--only" => {
+                let part = arguments.next().unwrap_or_default();
+                if !sqlite::PARTS.contains(&part.as_str()) {
+                    bail!("--only needs one of {}", sqlite::PARTS.join(", "));
+                }
+                options.only = Some(part);
+            }
             "--json" => {
                 let path = arguments.next().context("--json needs a path")?;
                 options.json = Some(PathBuf::from(path));
@@ -92,11 +100,12 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let all = parsed("sqlite --quick --check --json a/b.json").unwrap();
-        assert_eq!(all, Options { quick: true, check: true, json: Some("a/b.json".into()) });
+        let all = parsed("sqlite --quick --check --only drain --json a/b.json").unwrap();
+        let (only, json) = (Some("drain".to_owned()), Some("a/b.json".into()));
+        assert_eq!(all, Options { quick: true, check: true, only, json });
         let none = parsed("sqlite").unwrap();
-        assert_eq!(none, Options { quick: false, check: false, json: None });
-        for bad in ["", "oracle", "sqlite --fast", "sqlite --json"] {
+        assert_eq!(none, Options { quick: false, check: false, only: None, json: None });
+        for bad in ["", "oracle", "sqlite --fast", "sqlite --json", "sqlite --only disk"] {
             assert!(parsed(bad).is_err(), "{bad:?}");
         }
     }

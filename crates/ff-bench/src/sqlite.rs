@@ -73,8 +73,12 @@ struct Run {
     began: Instant,
 }
 
-/// Everything, as a report.
-pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
+/// The parts of a run in their order, for whoever works on one of them.
+pub(crate) const PARTS: [&str; 7] =
+    ["submit", "batches", "sixteen", "drain", "end", "idle", "backlog"];
+
+/// Everything, or one part of it, as a report.
+pub(crate) fn measure(target: &Path, quick: bool, only: Option<&str>) -> Result<Report> {
     let scale = if quick { &QUICK } else { &FULL };
     let parent = target.join("bench");
     std::fs::create_dir_all(&parent)?;
@@ -101,24 +105,24 @@ pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
         lines: Vec::new(),
         began: Instant::now(),
     };
-    run.all()?;
+    for part in PARTS.into_iter().filter(|part| only.is_none_or(|only| only == *part)) {
+        run.flush()?;
+        run.part(part)?;
+    }
     Ok(run.report(quick))
 }
 
 impl Run {
-    fn all(&mut self) -> Result<()> {
-        self.flush()?;
-        self.submit_each()?;
-        self.flush()?;
-        self.submit_batches()?;
-        self.drain_by_sixteen()?;
-        self.flush()?;
-        self.drain_by_many()?;
-        self.flush()?;
-        self.end_to_end()?;
-        self.latencies()?;
-        self.flush()?;
-        self.backlog()
+    fn part(&mut self, part: &str) -> Result<()> {
+        match part {
+            "submit" => self.submit_each(),
+            "batches" => self.submit_batches(),
+            "sixteen" => self.drain_by_sixteen(),
+            "drain" => self.drain_by_many(),
+            "end" => self.end_to_end(),
+            "idle" => self.latencies(),
+            _ => self.backlog(),
+        }
     }
 
     fn say(&self, what: &str) {
