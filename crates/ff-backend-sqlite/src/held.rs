@@ -10,7 +10,7 @@ use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow};
 use ff_core::store::{Change, World, Write};
 use ff_core::types::ExecutionKey;
 
-use crate::load::LastEvents;
+use crate::load::{Place, Places};
 
 const MOST_ROWS: usize = 16 * 1024;
 
@@ -27,7 +27,7 @@ struct HeldRow {
     row: ExecutionRow,
     /// Absent: there is no row for the current attempt.
     attempt: Option<AttemptRow>,
-    last_event: i64,
+    place: Place,
 }
 
 impl Held {
@@ -45,9 +45,9 @@ impl Held {
     }
 
     /// Puts the execution and its current attempt into the world, if they are held.
-    pub fn load(&self, key: ExecutionKey, world: &mut World, last_events: &mut LastEvents) -> bool {
+    pub fn load(&self, key: ExecutionKey, world: &mut World, places: &mut Places) -> bool {
         let Some(held) = self.rows.get(&key) else { return false };
-        last_events.insert(key.id, held.last_event);
+        places.insert(key.id, held.place);
         if let Some(attempt) = &held.attempt {
             world.attempts.load(attempt.clone());
         }
@@ -56,10 +56,10 @@ impl Held {
     }
 
     /// Takes over what a transaction has committed.
-    pub fn learn(&mut self, change: &Change, last_events: &LastEvents) {
+    pub fn learn(&mut self, change: &Change, places: &Places) {
         for write in &change.executions {
             match write {
-                Write::Update(row) if !row.is_finished() => self.keep(row, change, last_events),
+                Write::Update(row) if !row.is_finished() => self.keep(row, change, places),
                 Write::Insert(row) | Write::Update(row) => self.drop_row(&row.key),
                 Write::Delete(key) => self.drop_row(key),
             }
@@ -74,7 +74,7 @@ impl Held {
         }
     }
 
-    fn keep(&mut self, row: &ExecutionRow, change: &Change, last_events: &LastEvents) {
+    fn keep(&mut self, row: &ExecutionRow, change: &Change, places: &Places) {
         let current = AttemptKey { execution: row.key, index: row.attempt_index };
         let before = self.rows.get(&row.key);
         let attempt = match written_attempt(change, current) {
@@ -85,13 +85,13 @@ impl Held {
                 _ => return self.drop_row(&row.key),
             },
         };
+        let Some(place) = places.get(&row.key.id).copied() else { return };
         if before.is_none() {
             self.order.push_back(row.key);
         }
-        let last_event = last_events.get(&row.key.id).copied().unwrap_or(0);
         // Nobody who finds the row here needs its payload.
         let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row.clone() };
-        self.rows.insert(row.key, HeldRow { row, attempt, last_event });
+        self.rows.insert(row.key, HeldRow { row, attempt, place });
         while self.order.len() > MOST_ROWS {
             if let Some(oldest) = self.order.pop_front() {
                 self.rows.remove(&oldest);

@@ -7,6 +7,7 @@
 #![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
+mod bound;
 mod cells;
 mod columns;
 mod config;

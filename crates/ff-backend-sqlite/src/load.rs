@@ -24,13 +24,22 @@ use crate::statements::{CHUNK, Statements};
 /// How many rows that cannot be read a claim passes over.
 const UNREADABLE: usize = 100;
 
-/// The last event of each loaded execution, which the next one is chained to.
-pub(crate) type LastEvents = HashMap<Uuid, i64>;
+/// Where an execution is stored.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// The number that SQLite finds its row by; 0 while that is not known.
+    pub rowid: i64,
+    /// Its last event, which the next one is chained to.
+    pub last_event: i64,
+}
+
+/// The places of the executions that a transaction deals with.
+pub(crate) type Places = HashMap<Uuid, Place>;
 
 pub(crate) struct Loader<'c> {
     pub connection: &'c Connection,
     pub words: &'c mut Words,
-    pub last_events: &'c mut LastEvents,
+    pub places: &'c mut Places,
     pub statements: &'c Statements,
     pub held: &'c Held,
     pub log_floor: i64,
@@ -81,7 +90,7 @@ impl Loader<'_> {
         let mut missing = Vec::new();
         for key in keys {
             let known = world.executions.is_loaded(key);
-            if !known && !self.held.load(*key, world, self.last_events) {
+            if !known && !self.held.load(*key, world, self.places) {
                 missing.push(*key);
             }
         }
@@ -117,7 +126,7 @@ impl Loader<'_> {
         });
         let Some((row, attempt)) = readable(read)? else { return Ok(()) };
         if wanted(row.key) {
-            self.last_events.insert(row.key.id, last_event(cells)?);
+            self.places.insert(row.key.id, place(cells)?);
             self.loaded(world, row, attempt)?;
         } else {
             world.taken_elsewhere.insert(row.key.id);
@@ -343,7 +352,7 @@ impl Loader<'_> {
             });
             let Some((row, attempt)) = readable(read)? else { continue };
             count += 1;
-            self.last_events.insert(row.key.id, last_event(cells)?);
+            self.places.insert(row.key.id, place(cells)?);
             found.push((row.rank(), row.key));
             if let Some(id) = row.flow_id {
                 self.flow(world, FlowKey { partition: row.key.partition, id })?;
@@ -475,8 +484,9 @@ fn finish_horizon(connection: &Connection, keep: u64) -> Result<i64, StoreError>
     found.map(|seq| seq.unwrap_or(-1)).map_err(|error| store_error(&error))
 }
 
-/// It is always the last column.
-fn last_event(cells: &Row<'_>) -> Result<i64, StoreError> {
-    let at = cells.as_ref().column_count() - 1;
-    cells.get(at).map_err(|error| store_error(&error))
+/// It is always in the last two columns.
+fn place(cells: &Row<'_>) -> Result<Place, StoreError> {
+    let count = cells.as_ref().column_count();
+    let read = |at: usize| cells.get(at).map_err(|error| store_error(&error));
+    Ok(Place { rowid: read(count - 2)?, last_event: read(count - 1)? })
 }

@@ -34,7 +34,8 @@ impl Default for Statements {
                             AND a.execution_id = e.execution_id \
                             AND a.attempt_index = e.attempt_index";
         let execution = format!(
-            "SELECT {executions}, {attempts}, e.last_event FROM ff_exec_core AS e {attempt_join}"
+            "SELECT {executions}, {attempts}, e.rowid, e.last_event \
+             FROM ff_exec_core AS e {attempt_join}"
         );
         let class = |after: &str| {
             format!(
@@ -46,8 +47,8 @@ impl Default for Statements {
         };
         let claim = |attempt_join: &str| {
             format!(
-                "SELECT {executions}, e.payload, e.payload_apart, {attempts}, e.last_event \
-                 FROM ff_exec_core AS e INDEXED BY ff_exec_claim {attempt_join} \
+                "SELECT {executions}, e.payload, e.payload_apart, {attempts}, \
+                 e.rowid, e.last_event FROM ff_exec_core AS e INDEXED BY ff_exec_claim {attempt_join} \
                  WHERE {CLAIMABLE} AND e.lane_id = ?1 AND e.namespace = ?2 \
                  AND e.required_capabilities = ?3 \
                  ORDER BY (e.created_at_ms - e.priority * 600000), e.execution_id LIMIT ?4"

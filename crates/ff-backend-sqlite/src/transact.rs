@@ -15,7 +15,7 @@ use crate::columns::Words;
 use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
 use crate::error::{is_busy, store_error};
 use crate::held::Held;
-use crate::load::{LastEvents, Loader};
+use crate::load::{Loader, Places};
 use crate::write::{Log, Writing};
 use crate::{SqliteError, SqliteStore, cells, migrate, statements};
 
@@ -31,7 +31,7 @@ const IOERR_FSYNC: i32 = 1034;
 pub(crate) struct Connection {
     sqlite: Sqlite,
     words: Words,
-    last_events: LastEvents,
+    places: Places,
     reading: statements::Statements,
     writing: cells::Statements,
     log: Log,
@@ -63,7 +63,7 @@ impl Connection {
         Ok(Self {
             sqlite,
             words: Words::default(),
-            last_events: LastEvents::new(),
+            places: Places::default(),
             reading: statements::Statements::default(),
             writing: cells::Statements::default(),
             log,
@@ -88,7 +88,7 @@ impl Connection {
                 Ok(change)
             })
         })?;
-        self.held.learn(&change, &self.last_events);
+        self.held.learn(&change, &self.places);
         Ok(change)
     }
 
@@ -106,11 +106,11 @@ impl Connection {
         now: TimestampMs,
         bells: &Bells,
     ) -> Result<Change, StoreError> {
-        self.last_events.clear();
+        self.places.clear();
         let mut loader = Loader {
             connection: &self.sqlite,
             words: &mut self.words,
-            last_events: &mut self.last_events,
+            places: &mut self.places,
             statements: &self.reading,
             held: &self.held,
             log_floor: self.log.floor,
@@ -120,7 +120,7 @@ impl Connection {
         let change = batch.decide(world, bells);
         let mut writing = Writing {
             connection: &self.sqlite,
-            last_events: &mut self.last_events,
+            places: &mut self.places,
             log: &mut self.log,
             statements: &self.writing,
         };
