@@ -4,11 +4,12 @@
 //! connection. Its rows are kept as they were committed, so that they need not be read and
 //! decoded again. SQLite says when anybody else has written; then everything is forgotten.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow};
 use ff_core::store::{Change, World, Write};
 use ff_core::types::ExecutionKey;
+use foldhash::HashMap;
 
 use crate::load::{Place, Places};
 

@@ -1,6 +1,5 @@
 //! Reads what a batch needs, inside its transaction.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ff_core::capability;
@@ -13,6 +12,7 @@ use ff_core::rows::{
 };
 use ff_core::store::{ClaimScan, Claimable, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
+use foldhash::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
@@ -51,6 +51,9 @@ impl Loader<'_> {
     pub fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
         let mut world = World::new(now, "sqlite");
         let keys: Vec<ExecutionKey> = needs.executions.iter().copied().collect();
+        let rows = keys.len() + needs.claimable.values().sum::<usize>();
+        world.executions.reserve(rows);
+        world.attempts.reserve(rows);
         self.executions(&mut world, &keys)?;
         for flow in &needs.flow_members {
             self.members(&mut world, *flow)?;
