@@ -189,6 +189,14 @@ impl Store for SqliteStore {
         Ok(())
     }
 
+    fn idle(&self) {
+        let mut connection =
+            self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(connection) = connection.as_mut() {
+            connection.fold();
+        }
+    }
+
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {
         let mut rows = query::run(&self.readers, query, self.clock.now()).await?;
         rows.now = self.clock.now();

@@ -21,6 +21,8 @@ use crate::{SqliteError, SqliteStore, cells, migrate, statements};
 
 /// Pages in the write-ahead log before they are folded back into the file (32 MiB).
 const CHECKPOINT_PAGES: u32 = 8 * 1024;
+/// Events since the last folding that make it worth while before the log is full.
+const FOLD_EVENTS: i64 = 4 * 1024;
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Each commit walks over the whole cache, so a larger one is not a faster one.
@@ -35,6 +37,8 @@ pub(crate) struct Connection {
     reading: statements::Statements,
     writing: cells::Statements,
     log: Log,
+    /// The head of the log when the write-ahead log was last folded back while nobody waited.
+    folded: i64,
     held: Held,
     /// The last transaction met rows that should not be there: the next one looks twice.
     careful: bool,
@@ -67,6 +71,7 @@ impl Connection {
             reading: statements::Statements::default(),
             writing: cells::Statements::default(),
             log,
+            folded: log.head,
             held: Held::default(),
             careful: false,
             broken: None,
@@ -90,6 +95,20 @@ impl Connection {
         })?;
         self.held.learn(&change, &self.places);
         Ok(change)
+    }
+
+    /// Folds the write-ahead log into the file if there is much in it, so that no commit has to
+    /// while somebody waits for it.
+    pub fn fold(&mut self) {
+        if self.log.head - self.folded < FOLD_EVENTS || self.broken.is_some() {
+            return;
+        }
+        self.folded = self.log.head;
+        let folded = self.sqlite.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = folded {
+            self.distrust(&error);
+            tracing::warn!(%error, "the write-ahead log could not be folded back");
+        }
     }
 
     /// Folds the log into the file, so that the next start has nothing to recover.
@@ -168,13 +187,19 @@ impl Connection {
     fn commit(&mut self) -> Result<(), StoreError> {
         let committed = self.sqlite.prepare_cached("COMMIT").and_then(|mut sql| sql.execute([]));
         let Err(error) = committed else { return Ok(()) };
+        self.distrust(&error);
+        match &self.broken {
+            Some(why) => Err(StoreError::Unknown(why.clone())),
+            None => Err(store_error(&error)),
+        }
+    }
+
+    /// Remembers that the disk has refused a flush.
+    fn distrust(&mut self, error: &rusqlite::Error) {
         let extended = error.sqlite_error().map(|error| error.extended_code);
         if extended == Some(IOERR_FSYNC) {
-            let why = "the disk refused to flush; open the database again".to_owned();
-            self.broken = Some(why.clone());
-            return Err(StoreError::Unknown(why));
+            self.broken = Some("the disk refused to flush; open the database again".to_owned());
         }
-        Err(store_error(&error))
     }
 
     /// Other connections of this process may hold a lock for a moment; the file has no other
