@@ -184,9 +184,7 @@ impl Store for SqliteStore {
         let mut connection =
             self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let connection = connection.as_mut().ok_or(StoreError::Closed)?;
-        let change = connection.transact(batch, self.clock.now(), &self.bells)?;
-        self.bells.ring_log(&change);
-        Ok(())
+        connection.transact(batch, self.clock.now(), &self.bells)
     }
 
     fn idle(&self) {

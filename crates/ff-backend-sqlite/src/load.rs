@@ -41,7 +41,7 @@ pub(crate) struct Loader<'c> {
     pub words: &'c mut Words,
     pub places: &'c mut Places,
     pub statements: &'c Statements,
-    pub held: &'c Held,
+    pub held: &'c mut Held,
     pub log_floor: i64,
     /// The last try met rows that should not be there.
     pub careful: bool,

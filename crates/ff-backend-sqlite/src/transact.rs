@@ -84,7 +84,7 @@ impl Connection {
         batch: &mut Batch,
         now: TimestampMs,
         bells: &Bells,
-    ) -> Result<Change, StoreError> {
+    ) -> Result<(), StoreError> {
         let change = self.patiently(|connection| {
             connection.in_transaction(|connection| {
                 let change = connection.decide_and_write(batch, now, bells)?;
@@ -93,8 +93,9 @@ impl Connection {
                 Ok(change)
             })
         })?;
-        self.held.learn(&change, &self.places);
-        Ok(change)
+        bells.ring_log(&change);
+        self.held.learn(change, &self.places);
+        Ok(())
     }
 
     /// Folds the write-ahead log into the file if there is much in it, so that no commit has to
@@ -131,7 +132,7 @@ impl Connection {
             words: &mut self.words,
             places: &mut self.places,
             statements: &self.reading,
-            held: &self.held,
+            held: &mut self.held,
             log_floor: self.log.floor,
             careful: self.careful,
         };
