@@ -335,9 +335,7 @@ impl Loader<'_> {
         limit: usize,
         found: &mut Vec<(i64, ExecutionKey)>,
     ) -> Result<(), StoreError> {
-        let sql = &self.statements;
-        let sql = if self.careful { &sql.claim_carefully } else { &sql.claim };
-        let mut statement = self.prepare(sql)?;
+        let mut statement = self.prepare(&self.statements.claim)?;
         // A few more than asked for, in case some cannot be read.
         let wanted = limit;
         let limit = i64::try_from(limit + UNREADABLE).unwrap_or(i64::MAX);
@@ -348,19 +346,22 @@ impl Loader<'_> {
         while count < wanted
             && let Some(cells) = rows.next().map_err(|e| store_error(&e))?
         {
-            let mut reader = Reader::new(cells, self.words);
-            let read = reader.execution_with_payload().and_then(|row| {
-                let attempt = reader.joined_attempt(row.key)?;
-                Ok((row, attempt))
-            });
-            let Some((row, attempt)) = readable(read)? else { continue };
+            let read = Reader::new(cells, self.words).execution_with_payload();
+            let Some(row) = readable(read)? else { continue };
+            // An execution that was never leased has no attempt, unless somebody has put one
+            // there by hand.
+            if (row.lease_epoch > 0 || self.careful)
+                && readable(self.attempt(world, row.key, row.attempt_index))?.is_none()
+            {
+                continue;
+            }
             count += 1;
             self.places.insert(row.key.id, place(cells)?);
             found.push((row.rank(), row.key));
             if let Some(id) = row.flow_id {
                 self.flow(world, FlowKey { partition: row.key.partition, id })?;
             }
-            self.loaded(world, row, attempt)?;
+            self.loaded(world, row, None)?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ const MANY: Crew = Crew { workers: 16, slots: 16 };
 /// With so many waiting, a lane counts as short.
 const SHORT: usize = 10_000;
 const MEMORY_MB: f64 = 300.0;
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// How much is measured.
 struct Scale {
@@ -144,6 +145,11 @@ impl Run {
         self.runtime.block_on(bed.close());
     }
 
+    /// What one side does while nobody waits for it must not fall into the other side's time.
+    fn settle(&self) {
+        std::thread::sleep(SETTLE);
+    }
+
     fn flush(&mut self) -> Result<()> {
         self.say("fdatasync");
         let rate = fdatasync_rate(&self.folder, self.scale.time / 2)?;
@@ -156,6 +162,7 @@ impl Run {
         let (bed, mut floor) = (self.bed("each")?, self.floor("each")?);
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.insert_single(self.scale.time)?);
             rates.push(self.runtime.block_on(bed.submit_each(16, self.scale.time))?);
         }
@@ -172,6 +179,7 @@ impl Run {
         let (bed, mut floor) = (self.bed("batch")?, self.floor("batch")?);
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.insert_grouped(self.scale.batched)?);
             let submit = bed.submit_batches(self.scale.batched, BATCH);
             rates.push(self.runtime.block_on(submit)?);
@@ -192,6 +200,7 @@ impl Run {
         self.runtime.block_on(bed.submit_batches(total, BATCH))?;
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.drain_single(self.scale.time)?);
             let work = Work { count, wait: Duration::ZERO, limit: self.scale.patience };
             rates.push(self.runtime.block_on(bed.drain(SIXTEEN, work))?.rate);
@@ -213,6 +222,7 @@ impl Run {
         self.runtime.block_on(bed.submit_batches(total, BATCH))?;
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.drain_grouped(count)?);
             let work = Work { count, wait: Duration::ZERO, limit: self.scale.patience };
             rates.push(self.runtime.block_on(bed.drain(MANY, work))?.rate);
@@ -296,8 +306,10 @@ impl Run {
         self.say("claims from a long and from a short lane");
         let (mut of_long, mut of_short) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds.max(4) {
+            self.settle();
             of_short.push(self.runtime.block_on(short.claim_only(MANY, self.scale.claimed))?);
             self.runtime.block_on(short.submit_batches(self.scale.claimed, BATCH))?;
+            self.settle();
             of_long.push(self.runtime.block_on(long.claim_only(MANY, self.scale.claimed))?);
         }
         self.discard(short);

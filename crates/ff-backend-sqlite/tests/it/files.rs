@@ -80,6 +80,32 @@ async fn everything_is_there_after_opening_again() {
 }
 
 #[tokio::test]
+async fn rows_are_found_after_somebody_else_has_moved_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(&folder.path().join("a.db")).await;
+    let first = submit(&backend, b"1").await;
+    let mut held = Vec::new();
+    for payload in [b"2", b"3", b"4"] {
+        submit(&backend, payload).await;
+    }
+    held.extend(claim(&backend, 4).await);
+    backend.complete(&held.remove(0).handle, None).await.unwrap();
+    let gone = first.uuid();
+    let pool = backend.pool_for_test();
+    let delete = "DELETE FROM ff_exec_core WHERE execution_id = ?1";
+    let deleted = sqlx::query(delete).bind(gone.as_bytes().to_vec()).execute(pool).await.unwrap();
+    assert_eq!(deleted.rows_affected(), 1);
+    // Numbers the rows anew from 1.
+    sqlx::query("VACUUM").execute(pool).await.unwrap();
+    for one in held {
+        let result = one.payload.to_vec();
+        backend.complete(&one.handle, Some(result.clone())).await.unwrap();
+        let stored = backend.result(&one.execution_id).await.unwrap();
+        assert_eq!(stored.as_deref(), Some(&result[..]));
+    }
+}
+
+#[tokio::test]
 async fn a_second_opener_is_told_that_the_file_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
