@@ -26,7 +26,7 @@ const FOLD_EVENTS: i64 = 4 * 1024;
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Each commit walks over the whole cache, so a larger one is not a faster one.
-const CACHE_KIB: u32 = 16 * 1024;
+const CACHE_KIB: u32 = 8 * 1024;
 /// The extended result code of a flush that the disk refused.
 const IOERR_FSYNC: i32 = 1034;
 
