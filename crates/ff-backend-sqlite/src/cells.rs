@@ -36,12 +36,13 @@ const NEW_EXECUTION: &str = "execution_id, home_partition, flow_id, namespace, l
     lifecycle_phase, ownership_state, eligibility_state, public_state, attempt_state, \
     blocking_reason, not_before_ms, deadline_at_ms, holds_key, version, last_event, raw_fields";
 
-/// What every transition moves.
-pub(crate) const MOVE_EXECUTION: &str = "UPDATE ff_exec_core SET lifecycle_phase = ?2, \
-    ownership_state = ?3, eligibility_state = ?4, public_state = ?5, attempt_state = ?6, \
-    blocking_reason = ?7, started_at_ms = ?8, terminal_at_ms = ?9, result = ?10, \
-    result_apart = ?11, lease_epoch = ?12, \
-    version = ?13, last_event = ?14 WHERE rowid = ?1";
+/// What every transition moves. Work that was accepted together is claimed together, so the rows
+/// of a claim mostly stand one after the other, as do their events, and one statement moves them.
+pub(crate) const MOVE_EXECUTIONS: &str = "UPDATE OR FAIL ff_exec_core SET lifecycle_phase = ?3, \
+    ownership_state = ?4, eligibility_state = ?5, public_state = ?6, attempt_state = ?7, \
+    blocking_reason = ?8, started_at_ms = ?9, terminal_at_ms = ?10, result = ?11, \
+    result_apart = ?12, lease_epoch = ?13, version = ?14, last_event = rowid + ?15 \
+    WHERE rowid BETWEEN ?1 AND ?2";
 
 /// What only some of them change.
 pub(crate) const REWRITE_EXECUTION: &str = "UPDATE ff_exec_core SET priority = ?2, tags = ?3, \
@@ -170,13 +171,14 @@ pub(crate) fn new_cells<'r>(
     ]
 }
 
-/// In the order of `MOVE_EXECUTION`.
+/// In the order of `MOVE_EXECUTIONS`: the first row and the last, and what is said of them all.
 pub(crate) fn moved_cells<'r>(
     row: &'r ExecutionRow,
     [result, result_apart]: [Cell<'r>; 2],
     place: Place,
-) -> [Cell<'r>; 14] {
+) -> [Cell<'r>; 15] {
     [
+        Cell::Int(place.rowid),
         Cell::Int(place.rowid),
         Cell::Text(row.phase.word()),
         Cell::Text(row.ownership.word()),
@@ -190,7 +192,7 @@ pub(crate) fn moved_cells<'r>(
         result_apart,
         Cell::Int(row.lease_epoch as i64),
         Cell::Int(row.version as i64),
-        Cell::Int(place.last_event),
+        Cell::Int(place.last_event - place.rowid),
     ]
 }
 

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Result, params};
 
 use crate::bound::{Bound, Cell};
 use crate::cells::{
-    MOVE_EXECUTION, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, attempt_cells, detail_cells,
+    MOVE_EXECUTIONS, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, attempt_cells, detail_cells,
     event_cells, moved_cells, new_cells,
 };
 use crate::load::{Place, Places};
@@ -75,7 +75,8 @@ impl Writing<'_> {
             }
         }
         self.statements.execution.run(self.connection, &new)?;
-        let mut moved = Bound::new(self.connection, MOVE_EXECUTION)?;
+        let mut moved = Bound::new(self.connection, MOVE_EXECUTIONS)?;
+        let mut waiting: Option<[Cell<'_>; 15]> = None;
         let mut rewritten = Bound::new(self.connection, REWRITE_EXECUTION)?;
         for write in writes {
             match write {
@@ -85,7 +86,15 @@ impl Writing<'_> {
                 Write::Insert(row) | Write::Update(row) => {
                     let result = self.place(row.key, "result", &row.result)?;
                     let place = self.place_of(row.key)?;
-                    moved.run(moved_cells(row, result, place).into_iter())?;
+                    let cells = moved_cells(row, result, place);
+                    match &mut waiting {
+                        Some(before) if follows(before, &cells) => before[1] = cells[1],
+                        _ => {
+                            if let Some(before) = waiting.replace(cells) {
+                                moved.run(before.into_iter())?;
+                            }
+                        }
+                    }
                     if row.rewritten {
                         rewritten.run(detail_cells(row, place).into_iter())?;
                     }
@@ -93,7 +102,10 @@ impl Writing<'_> {
                 Write::Delete(_) => {}
             }
         }
-        Ok(())
+        match waiting {
+            Some(last) => moved.run(last.into_iter()),
+            None => Ok(()),
+        }
     }
 
     /// Where a row is that must be there. One that is new was not loaded from any place.
@@ -361,6 +373,13 @@ impl Writing<'_> {
     fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
         self.connection.prepare_cached(sql)?.execute(params).map(|_| ())
     }
+}
+
+/// Whether a row stands right behind others and moves as they do.
+fn follows(before: &[Cell<'_>; 15], row: &[Cell<'_>; 15]) -> bool {
+    let next =
+        matches!((before[1], row[0]), (Cell::Int(last), Cell::Int(this)) if last + 1 == this);
+    next && before[2..] == row[2..]
 }
 
 fn ms(at: Option<TimestampMs>) -> Option<i64> {
