@@ -119,3 +119,36 @@ impl Insert {
         cells.chunks_exact(self.width).take(CHUNK).take_while(same).count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_arrive_as_they_are_however_much_they_have_in_common() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE t (id INTEGER, word TEXT, other BLOB)").unwrap();
+        let insert = Insert::new("t", "id, word, other", &["id"]);
+        let words = ["a", "b", "a", "a"];
+        let row = |id: i64| {
+            // Runs of 40, of 3 and of 1.
+            let word = words[if id < 40 { 0 } else { (id as usize / 3) % 4 }];
+            let other = if id % 50 == 49 { Cell::Null } else { Cell::Bytes(b"x") };
+            [Cell::Int(id), Cell::Text(word), other]
+        };
+        let cells: Vec<Cell<'_>> = (0..100).flat_map(row).collect();
+        insert.run(&connection, &cells).unwrap();
+        let mut all = connection.prepare("SELECT id, word, other FROM t ORDER BY id").unwrap();
+        let mut rows = all.query([]).unwrap();
+        for id in 0..100 {
+            let found = rows.next().unwrap().unwrap();
+            for (at, cell) in row(id).iter().enumerate() {
+                let ToSqlOutput::Borrowed(expected) = cell.to_sql().unwrap() else {
+                    unreachable!()
+                };
+                assert_eq!(found.get_ref(at).unwrap(), expected, "row {id}, column {at}");
+            }
+        }
+        assert!(rows.next().unwrap().is_none());
+    }
+}
