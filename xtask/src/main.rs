@@ -18,7 +18,7 @@ cargo xtask <command>
   tidy                 the style of the tree, as a test
   docs [--check]       writes docs/errors.md and docs/operations.md, or checks them
   quickstart           the quickstart, killed half-way, finished, and run once more
-  bench <store> [...]  measures a store; --quick, --check and --json PATH are passed on
+  bench <store> [...]  measures a store; its flags are passed on
   chaos [store] [...]  kills processes under load again and again; arguments are passed on
   postgres <command>   runs a command with a private PostgreSQL, which FF_PG_TEST_URL names:
                        cargo xtask postgres cargo test -p ff-backend-postgres

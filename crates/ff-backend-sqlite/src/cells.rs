@@ -5,33 +5,11 @@ use std::sync::Arc;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{AttemptRow, EventRow, ExecutionRow};
 use ff_core::types::TimestampMs;
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, Result, ToSql, params_from_iter};
 use uuid::Uuid;
 
+use crate::bound::{Cell, Insert};
 use crate::columns::{ATTEMPT, EVENT};
-
-/// How many rows one statement inserts, where there are as many.
-const CHUNK: usize = 16;
-
-/// One bound value, borrowed from its row.
-pub(crate) enum Cell<'r> {
-    Null,
-    Int(i64),
-    Text(&'r str),
-    Bytes(&'r [u8]),
-}
-
-impl ToSql for Cell<'_> {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self {
-            Self::Null => ValueRef::Null,
-            Self::Int(value) => ValueRef::Integer(*value),
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
-            Self::Bytes(bytes) => ValueRef::Blob(bytes),
-        }))
-    }
-}
+use crate::load::Place;
 
 impl<'r> Cell<'r> {
     pub fn time(at: Option<TimestampMs>) -> Self {
@@ -58,51 +36,27 @@ const NEW_EXECUTION: &str = "execution_id, home_partition, flow_id, namespace, l
     lifecycle_phase, ownership_state, eligibility_state, public_state, attempt_state, \
     blocking_reason, not_before_ms, deadline_at_ms, holds_key, version, last_event, raw_fields";
 
-/// What every transition moves.
-pub(crate) const MOVE_EXECUTION: &str = "UPDATE ff_exec_core SET lifecycle_phase = ?2, \
-    ownership_state = ?3, eligibility_state = ?4, public_state = ?5, attempt_state = ?6, \
-    blocking_reason = ?7, started_at_ms = ?8, terminal_at_ms = ?9, result = ?10, \
-    result_apart = ?11, lease_epoch = ?12, \
-    version = ?13, last_event = ?14 WHERE partition_key = 0 AND execution_id = ?1";
+/// What every transition moves. Work that was accepted together is claimed together, so the rows
+/// of a claim mostly stand one after the other, as do their events, and one statement moves them.
+pub(crate) const MOVE_EXECUTIONS: &str = "UPDATE OR FAIL ff_exec_core SET lifecycle_phase = ?3, \
+    ownership_state = ?4, eligibility_state = ?5, public_state = ?6, attempt_state = ?7, \
+    blocking_reason = ?8, started_at_ms = ?9, terminal_at_ms = ?10, result = ?11, \
+    result_apart = ?12, lease_epoch = ?13, version = ?14, last_event = rowid + ?15 \
+    WHERE rowid BETWEEN ?1 AND ?2";
 
 /// What only some of them change.
 pub(crate) const REWRITE_EXECUTION: &str = "UPDATE ff_exec_core SET priority = ?2, tags = ?3, \
     attempt_index = ?4, not_before_ms = ?5, deadline_at_ms = ?6, failure_reason = ?7, \
     failure_category = ?8, cancellation_reason = ?9, cancelled_by = ?10, retry_count = ?11, \
     reclaim_count = ?12, holds_key = ?13, raw_fields = ?14 \
-    WHERE partition_key = 0 AND execution_id = ?1";
+    WHERE rowid = ?1";
 
-/// An insert of one row and of a chunk of them.
-pub(crate) struct Insert {
-    one: String,
-    chunk: String,
-    pub width: usize,
-}
-
-impl Insert {
-    fn new(table: &str, columns: &str) -> Self {
-        let width = columns.split(',').count();
-        let row = format!("({})", vec!["?"; width].join(", "));
-        let insert = format!("INSERT INTO {table} ({columns}) VALUES ");
-        let chunk = format!("{insert}{}", vec![row.as_str(); CHUNK].join(", "));
-        Self { one: format!("{insert}{row}"), chunk, width }
-    }
-
-    /// Inserts rows whose cells stand one after the other.
-    pub fn run(&self, connection: &Connection, cells: &[Cell<'_>]) -> Result<()> {
-        for chunk in cells.chunks(self.width * CHUNK) {
-            if chunk.len() == self.width * CHUNK {
-                connection.prepare_cached(&self.chunk)?.execute(params_from_iter(chunk))?;
-                continue;
-            }
-            let mut one = connection.prepare_cached(&self.one)?;
-            for row in chunk.chunks(self.width) {
-                one.execute(params_from_iter(row))?;
-            }
-        }
-        Ok(())
-    }
-}
+/// Everything but what an attempt is called by.
+pub(crate) const REWRITE_ATTEMPT: &str = "UPDATE ff_attempt SET attempt_type = ?3, \
+    lease_epoch = ?4, worker_id = ?5, worker_instance_id = ?6, lease_expires_at_ms = ?7, \
+    started_at_ms = ?8, terminal_at_ms = ?9, outcome = ?10, failure_reason = ?11, \
+    failure_category = ?12, retry_at_ms = ?13, progress_pct = ?14, progress_message = ?15 \
+    WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2";
 
 /// Texts that are put together once.
 pub(crate) struct Statements {
@@ -114,9 +68,21 @@ pub(crate) struct Statements {
 impl Default for Statements {
     fn default() -> Self {
         Self {
-            execution: Insert::new("ff_exec_core", NEW_EXECUTION),
-            event: Insert::new("ff_event", &format!("{EVENT}, previous")),
-            attempt: Insert::new("ff_attempt", &format!("execution_id, {ATTEMPT}")),
+            execution: Insert::new(
+                "ff_exec_core",
+                NEW_EXECUTION,
+                &["execution_id", "payload", "idempotency_key", "last_event"],
+            ),
+            event: Insert::new(
+                "ff_event",
+                &format!("{EVENT}, previous"),
+                &["seq", "execution_id", "previous"],
+            ),
+            attempt: Insert::new(
+                "ff_attempt",
+                &format!("execution_id, {ATTEMPT}"),
+                &["execution_id"],
+            ),
         }
     }
 }
@@ -205,14 +171,15 @@ pub(crate) fn new_cells<'r>(
     ]
 }
 
-/// In the order of `MOVE_EXECUTION`.
+/// In the order of `MOVE_EXECUTIONS`: the first row and the last, and what is said of them all.
 pub(crate) fn moved_cells<'r>(
     row: &'r ExecutionRow,
     [result, result_apart]: [Cell<'r>; 2],
-    last_event: i64,
-) -> [Cell<'r>; 14] {
+    place: Place,
+) -> [Cell<'r>; 15] {
     [
-        Cell::Bytes(row.key.id.as_bytes()),
+        Cell::Int(place.rowid),
+        Cell::Int(place.rowid),
         Cell::Text(row.phase.word()),
         Cell::Text(row.ownership.word()),
         Cell::Text(row.eligibility.word()),
@@ -225,14 +192,14 @@ pub(crate) fn moved_cells<'r>(
         result_apart,
         Cell::Int(row.lease_epoch as i64),
         Cell::Int(row.version as i64),
-        Cell::Int(last_event),
+        Cell::Int(place.last_event - place.rowid),
     ]
 }
 
 /// In the order of `REWRITE_EXECUTION`.
-pub(crate) fn detail_cells(row: &ExecutionRow) -> [Cell<'_>; 14] {
+pub(crate) fn detail_cells(row: &ExecutionRow, place: Place) -> [Cell<'_>; 14] {
     [
-        Cell::Bytes(row.key.id.as_bytes()),
+        Cell::Int(place.rowid),
         Cell::Int(i64::from(row.priority)),
         Cell::Text(&row.tags),
         Cell::Int(i64::from(row.attempt_index)),

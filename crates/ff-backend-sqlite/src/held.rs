@@ -4,13 +4,14 @@
 //! connection. Its rows are kept as they were committed, so that they need not be read and
 //! decoded again. SQLite says when anybody else has written; then everything is forgotten.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow};
 use ff_core::store::{Change, World, Write};
 use ff_core::types::ExecutionKey;
+use foldhash::HashMap;
 
-use crate::load::LastEvents;
+use crate::load::{Place, Places};
 
 const MOST_ROWS: usize = 16 * 1024;
 
@@ -27,7 +28,7 @@ struct HeldRow {
     row: ExecutionRow,
     /// Absent: there is no row for the current attempt.
     attempt: Option<AttemptRow>,
-    last_event: i64,
+    place: Place,
 }
 
 impl Held {
@@ -44,75 +45,68 @@ impl Held {
         self.order.clear();
     }
 
-    /// Puts the execution and its current attempt into the world, if they are held.
-    pub fn load(&self, key: ExecutionKey, world: &mut World, last_events: &mut LastEvents) -> bool {
-        let Some(held) = self.rows.get(&key) else { return false };
-        last_events.insert(key.id, held.last_event);
-        if let Some(attempt) = &held.attempt {
-            world.attempts.load(attempt.clone());
+    /// Moves the execution and its current attempt into the world, if they are held. What is
+    /// written there comes back with `learn`.
+    pub fn load(&mut self, key: ExecutionKey, world: &mut World, places: &mut Places) -> bool {
+        let Some(held) = self.rows.remove(&key) else { return false };
+        places.insert(key.id, held.place);
+        if let Some(attempt) = held.attempt {
+            world.attempts.load(attempt);
         }
-        world.executions.load(held.row.clone());
+        world.executions.load(held.row);
         true
     }
 
     /// Takes over what a transaction has committed.
-    pub fn learn(&mut self, change: &Change, last_events: &LastEvents) {
-        for write in &change.executions {
-            match write {
-                Write::Update(row) if !row.is_finished() => self.keep(row, change, last_events),
-                Write::Insert(row) | Write::Update(row) => self.drop_row(&row.key),
-                Write::Delete(key) => self.drop_row(key),
+    pub fn learn(&mut self, change: Change, places: &Places) {
+        // Both are sorted by key, so each execution's attempts are the next ones. What is known of
+        // an attempt that is written without its execution is no longer true.
+        let mut attempts = change.attempts.into_iter().peekable();
+        for write in change.executions {
+            let row = match write {
+                Write::Update(row) if !row.is_finished() => row,
+                Write::Insert(ExecutionRow { key, .. })
+                | Write::Update(ExecutionRow { key, .. })
+                | Write::Delete(key) => {
+                    self.rows.remove(&key);
+                    continue;
+                }
+            };
+            let current = AttemptKey { execution: row.key, index: row.attempt_index };
+            while let Some(other) = attempts.next_if(|write| key_of(write) < current) {
+                self.rows.remove(&key_of(&other).execution);
+            }
+            match attempts.next_if(|write| key_of(write) == current) {
+                Some(Write::Insert(attempt) | Write::Update(attempt)) => {
+                    self.keep(row, Some(attempt), places);
+                }
+                Some(Write::Delete(_)) => self.keep(row, None, places),
+                // Whether there is such an attempt, and what it is, is not known here.
+                None => drop(self.rows.remove(&row.key)),
             }
         }
-        for write in &change.attempts {
-            if let Write::Insert(attempt) | Write::Update(attempt) = write
-                && let Some(held) = self.rows.get_mut(&attempt.key.execution)
-                && held.row.attempt_index == attempt.key.index
-            {
-                held.attempt = Some(attempt.clone());
-            }
+        for other in attempts {
+            self.rows.remove(&key_of(&other).execution);
         }
     }
 
-    fn keep(&mut self, row: &ExecutionRow, change: &Change, last_events: &LastEvents) {
-        let current = AttemptKey { execution: row.key, index: row.attempt_index };
-        let before = self.rows.get(&row.key);
-        let attempt = match written_attempt(change, current) {
-            Some(written) => written,
-            None => match before {
-                Some(held) if held.row.attempt_index == row.attempt_index => held.attempt.clone(),
-                // Whether there is such an attempt is not known here.
-                _ => return self.drop_row(&row.key),
-            },
-        };
-        if before.is_none() {
-            self.order.push_back(row.key);
-        }
-        let last_event = last_events.get(&row.key.id).copied().unwrap_or(0);
+    fn keep(&mut self, row: ExecutionRow, attempt: Option<AttemptRow>, places: &Places) {
+        let Some(place) = places.get(&row.key.id).copied() else { return };
+        self.order.push_back(row.key);
         // Nobody who finds the row here needs its payload.
-        let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row.clone() };
-        self.rows.insert(row.key, HeldRow { row, attempt, last_event });
+        let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row };
+        self.rows.insert(row.key, HeldRow { row, attempt, place });
         while self.order.len() > MOST_ROWS {
             if let Some(oldest) = self.order.pop_front() {
                 self.rows.remove(&oldest);
             }
         }
     }
-
-    fn drop_row(&mut self, key: &ExecutionKey) {
-        self.rows.remove(key);
-    }
 }
 
-/// What the change makes of an attempt, if it speaks of it. Changes are sorted by key.
-fn written_attempt(change: &Change, key: AttemptKey) -> Option<Option<AttemptRow>> {
-    let key_of = |write: &Write<AttemptRow>| match write {
+fn key_of(write: &Write<AttemptRow>) -> AttemptKey {
+    match write {
         Write::Insert(row) | Write::Update(row) => row.key,
         Write::Delete(key) => *key,
-    };
-    let at = change.attempts.binary_search_by_key(&key, key_of).ok()?;
-    Some(match &change.attempts[at] {
-        Write::Insert(row) | Write::Update(row) => Some(row.clone()),
-        Write::Delete(_) => None,
-    })
+    }
 }

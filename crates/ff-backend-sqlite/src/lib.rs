@@ -7,6 +7,7 @@
 #![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
+mod bound;
 mod cells;
 mod columns;
 mod config;
@@ -183,9 +184,15 @@ impl Store for SqliteStore {
         let mut connection =
             self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let connection = connection.as_mut().ok_or(StoreError::Closed)?;
-        let change = connection.transact(batch, self.clock.now(), &self.bells)?;
-        self.bells.ring_log(&change);
-        Ok(())
+        connection.transact(batch, self.clock.now(), &self.bells)
+    }
+
+    fn idle(&self) {
+        let mut connection =
+            self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(connection) = connection.as_mut() {
+            connection.fold();
+        }
     }
 
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {

@@ -1,6 +1,5 @@
 //! Reads what a batch needs, inside its transaction.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ff_core::capability;
@@ -13,6 +12,7 @@ use ff_core::rows::{
 };
 use ff_core::store::{ClaimScan, Claimable, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
+use foldhash::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use uuid::Uuid;
 
@@ -24,15 +24,24 @@ use crate::statements::{CHUNK, Statements};
 /// How many rows that cannot be read a claim passes over.
 const UNREADABLE: usize = 100;
 
-/// The last event of each loaded execution, which the next one is chained to.
-pub(crate) type LastEvents = HashMap<Uuid, i64>;
+/// Where an execution is stored.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// The number that SQLite finds its row by; 0 while that is not known.
+    pub rowid: i64,
+    /// Its last event, which the next one is chained to.
+    pub last_event: i64,
+}
+
+/// The places of the executions that a transaction deals with.
+pub(crate) type Places = HashMap<Uuid, Place>;
 
 pub(crate) struct Loader<'c> {
     pub connection: &'c Connection,
     pub words: &'c mut Words,
-    pub last_events: &'c mut LastEvents,
+    pub places: &'c mut Places,
     pub statements: &'c Statements,
-    pub held: &'c Held,
+    pub held: &'c mut Held,
     pub log_floor: i64,
     /// The last try met rows that should not be there.
     pub careful: bool,
@@ -42,6 +51,9 @@ impl Loader<'_> {
     pub fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
         let mut world = World::new(now, "sqlite");
         let keys: Vec<ExecutionKey> = needs.executions.iter().copied().collect();
+        let rows = keys.len() + needs.claimable.values().sum::<usize>();
+        world.executions.reserve(rows);
+        world.attempts.reserve(rows);
         self.executions(&mut world, &keys)?;
         for flow in &needs.flow_members {
             self.members(&mut world, *flow)?;
@@ -84,7 +96,7 @@ impl Loader<'_> {
         let mut missing = Vec::new();
         for key in keys {
             let known = world.executions.is_loaded(key);
-            if !known && !self.held.load(*key, world, self.last_events) {
+            if !known && !self.held.load(*key, world, self.places) {
                 missing.push(*key);
             }
         }
@@ -120,7 +132,7 @@ impl Loader<'_> {
         });
         let Some((row, attempt)) = readable(read)? else { return Ok(()) };
         if wanted(row.key) {
-            self.last_events.insert(row.key.id, last_event(cells)?);
+            self.places.insert(row.key.id, place(cells)?);
             self.loaded(world, row, attempt)?;
         } else {
             world.taken_elsewhere.insert(row.key.id);
@@ -326,9 +338,7 @@ impl Loader<'_> {
         limit: usize,
         found: &mut Vec<(i64, ExecutionKey)>,
     ) -> Result<(), StoreError> {
-        let sql = &self.statements;
-        let sql = if self.careful { &sql.claim_carefully } else { &sql.claim };
-        let mut statement = self.prepare(sql)?;
+        let mut statement = self.prepare(&self.statements.claim)?;
         // A few more than asked for, in case some cannot be read.
         let wanted = limit;
         let limit = i64::try_from(limit + UNREADABLE).unwrap_or(i64::MAX);
@@ -339,19 +349,22 @@ impl Loader<'_> {
         while count < wanted
             && let Some(cells) = rows.next().map_err(|e| store_error(&e))?
         {
-            let mut reader = Reader::new(cells, self.words);
-            let read = reader.execution_with_payload().and_then(|row| {
-                let attempt = reader.joined_attempt(row.key)?;
-                Ok((row, attempt))
-            });
-            let Some((row, attempt)) = readable(read)? else { continue };
+            let read = Reader::new(cells, self.words).execution_with_payload();
+            let Some(row) = readable(read)? else { continue };
+            // An execution that was never leased has no attempt, unless somebody has put one
+            // there by hand.
+            if (row.lease_epoch > 0 || self.careful)
+                && readable(self.attempt(world, row.key, row.attempt_index))?.is_none()
+            {
+                continue;
+            }
             count += 1;
-            self.last_events.insert(row.key.id, last_event(cells)?);
+            self.places.insert(row.key.id, place(cells)?);
             found.push((row.rank(), row.key));
             if let Some(id) = row.flow_id {
                 self.flow(world, FlowKey { partition: row.key.partition, id })?;
             }
-            self.loaded(world, row, attempt)?;
+            self.loaded(world, row, None)?;
         }
         Ok(())
     }
@@ -495,8 +508,9 @@ fn finish_horizon(connection: &Connection, keep: u64) -> Result<i64, StoreError>
     found.map(|seq| seq.unwrap_or(-1)).map_err(|error| store_error(&error))
 }
 
-/// It is always the last column.
-fn last_event(cells: &Row<'_>) -> Result<i64, StoreError> {
-    let at = cells.as_ref().column_count() - 1;
-    cells.get(at).map_err(|error| store_error(&error))
+/// It is always in the last two columns.
+fn place(cells: &Row<'_>) -> Result<Place, StoreError> {
+    let count = cells.as_ref().column_count();
+    let read = |at: usize| cells.get(at).map_err(|error| store_error(&error));
+    Ok(Place { rowid: read(count - 2)?, last_event: read(count - 1)? })
 }

@@ -13,10 +13,7 @@ pub(crate) struct Statements {
     pub one: String,
     pub chunk: String,
     pub member: String,
-    /// An execution that was never leased has no attempt, unless somebody has put one there by
-    /// hand; the careful one looks.
     pub claim: String,
-    pub claim_carefully: String,
     pub first_class: String,
     pub first_class_of_namespace: String,
     pub next_class_of_namespace: String,
@@ -34,7 +31,8 @@ impl Default for Statements {
                             AND a.execution_id = e.execution_id \
                             AND a.attempt_index = e.attempt_index";
         let execution = format!(
-            "SELECT {executions}, {attempts}, e.last_event FROM ff_exec_core AS e {attempt_join}"
+            "SELECT {executions}, {attempts}, e.rowid, e.last_event \
+             FROM ff_exec_core AS e {attempt_join}"
         );
         let class = |after: &str| {
             format!(
@@ -44,15 +42,13 @@ impl Default for Statements {
                  ORDER BY namespace, required_capabilities LIMIT 1"
             )
         };
-        let claim = |attempt_join: &str| {
-            format!(
-                "SELECT {executions}, e.payload, e.payload_apart, {attempts}, e.last_event \
-                 FROM ff_exec_core AS e INDEXED BY ff_exec_claim {attempt_join} \
-                 WHERE {CLAIMABLE} AND e.lane_id = ?1 AND e.namespace = ?2 \
-                 AND e.required_capabilities = ?3 \
-                 ORDER BY (e.created_at_ms - e.priority * 600000), e.execution_id LIMIT ?4"
-            )
-        };
+        let claim = format!(
+            "SELECT {EXECUTION}, payload, payload_apart, rowid, last_event \
+             FROM ff_exec_core INDEXED BY ff_exec_claim \
+             WHERE {CLAIMABLE} AND lane_id = ?1 AND namespace = ?2 \
+             AND required_capabilities = ?3 \
+             ORDER BY (created_at_ms - priority * 600000), execution_id LIMIT ?4"
+        );
         Self {
             first_class: class(""),
             first_class_of_namespace: class("AND namespace = ?2"),
@@ -64,8 +60,7 @@ impl Default for Statements {
                 vec!["?"; CHUNK].join(", ")
             ),
             member: format!("{execution} WHERE e.flow_id = ?1"),
-            claim: claim(&format!("{attempt_join} AND e.lease_epoch > 0")),
-            claim_carefully: claim(attempt_join),
+            claim,
             attempt: format!(
                 "SELECT {ATTEMPT} FROM ff_attempt \
                  WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"

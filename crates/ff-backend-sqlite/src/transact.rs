@@ -15,26 +15,30 @@ use crate::columns::Words;
 use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
 use crate::error::{is_busy, store_error};
 use crate::held::Held;
-use crate::load::{LastEvents, Loader};
+use crate::load::{Loader, Places};
 use crate::write::{Log, Writing};
 use crate::{SqliteError, SqliteStore, cells, migrate, statements};
 
 /// Pages in the write-ahead log before they are folded back into the file (32 MiB).
 const CHECKPOINT_PAGES: u32 = 8 * 1024;
+/// Events since the last folding that make it worth while before the log is full.
+const FOLD_EVENTS: i64 = 4 * 1024;
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Each commit walks over the whole cache, so a larger one is not a faster one.
-const CACHE_KIB: u32 = 16 * 1024;
+const CACHE_KIB: u32 = 8 * 1024;
 /// The extended result code of a flush that the disk refused.
 const IOERR_FSYNC: i32 = 1034;
 
 pub(crate) struct Connection {
     sqlite: Sqlite,
     words: Words,
-    last_events: LastEvents,
+    places: Places,
     reading: statements::Statements,
     writing: cells::Statements,
     log: Log,
+    /// The head of the log when the write-ahead log was last folded back while nobody waited.
+    folded: i64,
     held: Held,
     /// The last transaction met rows that should not be there: the next one looks twice.
     careful: bool,
@@ -63,10 +67,11 @@ impl Connection {
         Ok(Self {
             sqlite,
             words: Words::default(),
-            last_events: LastEvents::new(),
+            places: Places::default(),
             reading: statements::Statements::default(),
             writing: cells::Statements::default(),
             log,
+            folded: log.head,
             held: Held::default(),
             careful: false,
             broken: None,
@@ -79,7 +84,7 @@ impl Connection {
         batch: &mut Batch,
         now: TimestampMs,
         bells: &Bells,
-    ) -> Result<Change, StoreError> {
+    ) -> Result<(), StoreError> {
         let change = self.patiently(|connection| {
             connection.in_transaction(|connection| {
                 let change = connection.decide_and_write(batch, now, bells)?;
@@ -88,8 +93,23 @@ impl Connection {
                 Ok(change)
             })
         })?;
-        self.held.learn(&change, &self.last_events);
-        Ok(change)
+        bells.ring_log(&change);
+        self.held.learn(change, &self.places);
+        Ok(())
+    }
+
+    /// Folds the write-ahead log into the file if there is much in it, so that no commit has to
+    /// while somebody waits for it.
+    pub fn fold(&mut self) {
+        if self.log.head - self.folded < FOLD_EVENTS || self.broken.is_some() {
+            return;
+        }
+        self.folded = self.log.head;
+        let folded = self.sqlite.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = folded {
+            self.distrust(&error);
+            tracing::warn!(%error, "the write-ahead log could not be folded back");
+        }
     }
 
     /// Folds the log into the file, so that the next start has nothing to recover.
@@ -106,13 +126,13 @@ impl Connection {
         now: TimestampMs,
         bells: &Bells,
     ) -> Result<Change, StoreError> {
-        self.last_events.clear();
+        self.places.clear();
         let mut loader = Loader {
             connection: &self.sqlite,
             words: &mut self.words,
-            last_events: &mut self.last_events,
+            places: &mut self.places,
             statements: &self.reading,
-            held: &self.held,
+            held: &mut self.held,
             log_floor: self.log.floor,
             careful: self.careful,
         };
@@ -120,7 +140,7 @@ impl Connection {
         let change = batch.decide(world, bells);
         let mut writing = Writing {
             connection: &self.sqlite,
-            last_events: &mut self.last_events,
+            places: &mut self.places,
             log: &mut self.log,
             statements: &self.writing,
         };
@@ -168,13 +188,19 @@ impl Connection {
     fn commit(&mut self) -> Result<(), StoreError> {
         let committed = self.sqlite.prepare_cached("COMMIT").and_then(|mut sql| sql.execute([]));
         let Err(error) = committed else { return Ok(()) };
+        self.distrust(&error);
+        match &self.broken {
+            Some(why) => Err(StoreError::Unknown(why.clone())),
+            None => Err(store_error(&error)),
+        }
+    }
+
+    /// Remembers that the disk has refused a flush.
+    fn distrust(&mut self, error: &rusqlite::Error) {
         let extended = error.sqlite_error().map(|error| error.extended_code);
         if extended == Some(IOERR_FSYNC) {
-            let why = "the disk refused to flush; open the database again".to_owned();
-            self.broken = Some(why.clone());
-            return Err(StoreError::Unknown(why));
+            self.broken = Some("the disk refused to flush; open the database again".to_owned());
         }
-        Err(store_error(&error))
     }
 
     /// Other connections of this process may hold a lock for a moment; the file has no other

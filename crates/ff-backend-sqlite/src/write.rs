@@ -7,13 +7,14 @@ use ff_core::rows::{
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
-use rusqlite::{Connection, Result, params, params_from_iter};
+use rusqlite::{Connection, Result, params};
 
+use crate::bound::{Bound, Cell};
 use crate::cells::{
-    Cell, MOVE_EXECUTION, REWRITE_EXECUTION, Statements, attempt_cells, detail_cells, event_cells,
-    moved_cells, new_cells,
+    MOVE_EXECUTIONS, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, attempt_cells, detail_cells,
+    event_cells, moved_cells, new_cells,
 };
-use crate::load::LastEvents;
+use crate::load::{Place, Places};
 
 /// Bytes up to this length travel with their row.
 const INLINE_BYTES: usize = 512;
@@ -27,7 +28,7 @@ pub(crate) struct Log {
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c Connection,
-    pub last_events: &'c mut LastEvents,
+    pub places: &'c mut Places,
     pub log: &'c mut Log,
     pub statements: &'c Statements,
 }
@@ -52,17 +53,16 @@ impl Writing<'_> {
         let mut cells = Vec::with_capacity(events.len() * self.statements.event.width);
         for row in events {
             self.log.head += 1;
-            let id = row.execution.map(|key| key.id);
-            let previous = id.and_then(|id| self.last_events.insert(id, self.log.head));
-            cells.extend(event_cells(row, self.log.head, previous.unwrap_or(0)));
+            let previous = row.execution.map_or(0, |key| {
+                let place = self.places.entry(key.id).or_default();
+                std::mem::replace(&mut place.last_event, self.log.head)
+            });
+            cells.extend(event_cells(row, self.log.head, previous));
         }
         self.statements.event.run(self.connection, &cells)
     }
 
-    fn write_executions(&self, writes: &[Write<ExecutionRow>]) -> Result<()> {
-        // Prepared once for all rows: looking a statement up costs as much as running it.
-        let mut moved = self.connection.prepare_cached(MOVE_EXECUTION)?;
-        let mut rewritten = self.connection.prepare_cached(REWRITE_EXECUTION)?;
+    fn write_executions(&mut self, writes: &[Write<ExecutionRow>]) -> Result<()> {
         let mut new = Vec::new();
         for write in writes {
             if let Write::Delete(key) = write {
@@ -70,10 +70,14 @@ impl Writing<'_> {
             }
             if let Write::Insert(row) = write {
                 let payload = self.place(row.key, "payload", &row.payload)?;
-                new.extend(new_cells(row, payload, self.last_event(row.key)));
+                let last_event = self.places.get(&row.key.id).map_or(0, |place| place.last_event);
+                new.extend(new_cells(row, payload, last_event));
             }
         }
         self.statements.execution.run(self.connection, &new)?;
+        let mut moved = Bound::new(self.connection, MOVE_EXECUTIONS)?;
+        let mut waiting: Option<[Cell<'_>; 15]> = None;
+        let mut rewritten = Bound::new(self.connection, REWRITE_EXECUTION)?;
         for write in writes {
             match write {
                 // A row that was accepted and moved on in one batch has more to say than a new
@@ -81,16 +85,39 @@ impl Writing<'_> {
                 Write::Insert(row) if row.version == 1 => {}
                 Write::Insert(row) | Write::Update(row) => {
                     let result = self.place(row.key, "result", &row.result)?;
-                    let last_event = self.last_event(row.key);
-                    moved.execute(params_from_iter(moved_cells(row, result, last_event)))?;
+                    let place = self.place_of(row.key)?;
+                    let cells = moved_cells(row, result, place);
+                    match &mut waiting {
+                        Some(before) if follows(before, &cells) => before[1] = cells[1],
+                        _ => {
+                            if let Some(before) = waiting.replace(cells) {
+                                moved.run(before.into_iter())?;
+                            }
+                        }
+                    }
                     if row.rewritten {
-                        rewritten.execute(params_from_iter(detail_cells(row)))?;
+                        rewritten.run(detail_cells(row, place).into_iter())?;
                     }
                 }
                 Write::Delete(_) => {}
             }
         }
-        Ok(())
+        match waiting {
+            Some(last) => moved.run(last.into_iter()),
+            None => Ok(()),
+        }
+    }
+
+    /// Where a row is that must be there. One that is new was not loaded from any place.
+    fn place_of(&mut self, key: ExecutionKey) -> Result<Place> {
+        let place = self.places.entry(key.id).or_default();
+        if place.rowid == 0 {
+            let sql =
+                "SELECT rowid FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1";
+            let mut find = self.connection.prepare_cached(sql)?;
+            place.rowid = find.query_row([key.id.as_bytes()], |row| row.get(0))?;
+        }
+        Ok(*place)
     }
 
     /// Small bytes stay in the row; large ones go where they are not rewritten with it.
@@ -114,19 +141,11 @@ impl Writing<'_> {
 
     fn write_attempts(&self, writes: &[Write<AttemptRow>]) -> Result<()> {
         let mut new = Vec::new();
-        let mut update = self.connection.prepare_cached(
-            "UPDATE ff_attempt SET attempt_type = ?3, lease_epoch = ?4, worker_id = ?5, \
-             worker_instance_id = ?6, lease_expires_at_ms = ?7, started_at_ms = ?8, \
-             terminal_at_ms = ?9, outcome = ?10, failure_reason = ?11, failure_category = ?12, \
-             retry_at_ms = ?13, progress_pct = ?14, progress_message = ?15 \
-             WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2",
-        )?;
+        let mut update = Bound::new(self.connection, REWRITE_ATTEMPT)?;
         for write in writes {
             match write {
                 Write::Insert(row) => new.extend(attempt_cells(row)),
-                Write::Update(row) => {
-                    update.execute(params_from_iter(attempt_cells(row)))?;
-                }
+                Write::Update(row) => update.run(attempt_cells(row).into_iter())?,
                 Write::Delete(key) => self.run(
                     "DELETE FROM ff_attempt WHERE partition_key = 0 AND execution_id = ?1 \
                      AND attempt_index = ?2",
@@ -323,7 +342,7 @@ impl Writing<'_> {
     }
 
     /// Forgets an execution and everything that hangs on it, its chain of events first.
-    fn purge(&self, key: ExecutionKey) -> Result<()> {
+    fn purge(&mut self, key: ExecutionKey) -> Result<()> {
         let id = params![key.id.as_bytes()];
         self.run(
             "WITH RECURSIVE chain (seq) AS ( \
@@ -335,6 +354,8 @@ impl Writing<'_> {
         )?;
         self.run("DELETE FROM ff_blob WHERE execution_id = ?1", id)?;
         self.run("DELETE FROM ff_attempt WHERE partition_key = 0 AND execution_id = ?1", id)?;
+        // Another row may take the key in this very transaction.
+        self.places.entry(key.id).or_default().rowid = 0;
         self.run("DELETE FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1", id)
     }
 
@@ -349,13 +370,16 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn last_event(&self, key: ExecutionKey) -> i64 {
-        self.last_events.get(&key.id).copied().unwrap_or(0)
-    }
-
     fn run(&self, sql: &str, params: impl rusqlite::Params) -> Result<()> {
         self.connection.prepare_cached(sql)?.execute(params).map(|_| ())
     }
+}
+
+/// Whether a row stands right behind others and moves as they do.
+fn follows(before: &[Cell<'_>; 15], row: &[Cell<'_>; 15]) -> bool {
+    let next =
+        matches!((before[1], row[0]), (Cell::Int(last), Cell::Int(this)) if last + 1 == this);
+    next && before[2..] == row[2..]
 }
 
 fn ms(at: Option<TimestampMs>) -> Option<i64> {

@@ -18,9 +18,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::report::Report;
+const USAGE: &str = "ff-bench sqlite|postgres [--quick] [--check] [--only PART] [--json PATH]";
 
-const USAGE: &str = "ff-bench sqlite|postgres [--quick] [--check] [--json PATH]";
+/// The parts of a run in their order, for whoever works on one of them.
+const PARTS: [&str; 7] = ["submit", "batches", "sixteen", "drain", "end", "idle", "backlog"];
+
+/// The parts that were asked for.
+fn parts(only: Option<&str>) -> impl Iterator<Item = &'static str> {
+    PARTS.into_iter().filter(move |part| only.is_none_or(|only| only == *part))
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Store {
@@ -34,6 +40,7 @@ struct Options {
     store: Store,
     quick: bool,
     check: bool,
+    only: Option<String>,
     json: Option<PathBuf>,
 }
 
@@ -41,12 +48,12 @@ struct Options {
 pub fn run(arguments: impl Iterator<Item = String>) -> Result<bool> {
     let options = parse(arguments)?;
     let target = target_folder()?;
-    let (name, measure): (_, fn(&Path, bool) -> Result<Report>) = match options.store {
-        Store::Sqlite => ("sqlite", sqlite::measure),
-        Store::Postgres => ("postgres", postgres::measure),
+    let only = options.only.as_deref();
+    let (name, report) = match options.store {
+        Store::Sqlite => ("sqlite", sqlite::measure(&target, options.quick, only)?),
+        Store::Postgres => ("postgres", postgres::measure(&target, options.quick, only)?),
     };
     let json = options.json.unwrap_or_else(|| target.join(format!("bench/{name}.json")));
-    let report = measure(&target, options.quick)?;
     print!("{}", report.table());
     write_json(&json, &report.json())?;
     eprintln!("written to {}", json.display());
@@ -68,11 +75,18 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
         Some(other) => bail!("no benchmark is called {other:?}\nusage: {USAGE}"),
         None => bail!("usage: {USAGE}"),
     };
-    let mut options = Options { store, quick: false, check: false, json: None };
+    let mut options = Options { store, quick: false, check: false, only: None, json: None };
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => options.quick = true,
             "--check" => options.check = true,
+            "--only" => {
+                let part = arguments.next().unwrap_or_default();
+                if !PARTS.contains(&part.as_str()) {
+                    bail!("--only needs one of {}", PARTS.join(", "));
+                }
+                options.only = Some(part);
+            }
             "--json" => {
                 let path = arguments.next().context("--json needs a path")?;
                 options.json = Some(PathBuf::from(path));
@@ -109,13 +123,14 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let all = parsed("sqlite --quick --check --json a/b.json").unwrap();
-        let (store, json) = (Store::Sqlite, Some("a/b.json".into()));
-        assert_eq!(all, Options { store, quick: true, check: true, json });
+        let all = parsed("sqlite --quick --check --only drain --json a/b.json").unwrap();
+        let (only, json) = (Some("drain".to_owned()), Some("a/b.json".into()));
+        let store = Store::Sqlite;
+        assert_eq!(all, Options { store, quick: true, check: true, only, json });
         let none = parsed("postgres").unwrap();
         let store = Store::Postgres;
-        assert_eq!(none, Options { store, quick: false, check: false, json: None });
-        for bad in ["", "oracle", "sqlite --fast", "sqlite --json"] {
+        assert_eq!(none, Options { store, quick: false, check: false, only: None, json: None });
+        for bad in ["", "oracle", "sqlite --fast", "sqlite --json", "sqlite --only disk"] {
             assert!(parsed(bad).is_err(), "{bad:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! `ff-bench sqlite|postgres [--quick] [--check] [--json PATH]`.
+//! `ff-bench sqlite|postgres [--quick] [--check] [--only PART] [--json PATH]`.
 
 use std::process::ExitCode;
 

@@ -105,7 +105,7 @@ impl Backend for PostgresBackend {
 }
 
 /// Everything, as a report.
-pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
+pub(crate) fn measure(target: &Path, quick: bool, only: Option<&str>) -> Result<Report> {
     let began = Instant::now();
     let folder = target.join("bench");
     let server = Server::start(&folder)?;
@@ -126,25 +126,34 @@ pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
         lines: Vec::new(),
         began,
     };
-    run.all(&folder)?;
+    run.all(&folder, only)?;
     run.report(quick)
 }
 
 impl Run {
-    fn all(&mut self, folder: &Path) -> Result<()> {
+    fn all(&mut self, folder: &Path, only: Option<&str>) -> Result<()> {
+        // Its statements are counted while the others are at work.
         let idle = self.begin_idle()?;
-        self.machine(folder)?;
-        self.submit_each()?;
-        self.submit_batches()?;
-        self.machine(folder)?;
-        self.drain_by_sixteen()?;
-        self.drain_by_many()?;
-        self.machine(folder)?;
-        self.end_to_end()?;
-        self.latencies()?;
-        let rate = self.backlog()?;
-        self.held_snapshot(rate)?;
-        self.end_idle(idle)
+        for part in crate::parts(only) {
+            self.machine(folder)?;
+            self.part(part)?;
+        }
+        if only.is_none() { self.end_idle(idle) } else { Ok(()) }
+    }
+
+    fn part(&mut self, part: &str) -> Result<()> {
+        match part {
+            "submit" => self.submit_each(),
+            "batches" => self.submit_batches(),
+            "sixteen" => self.drain_by_sixteen(),
+            "drain" => self.drain_by_many(),
+            "end" => self.end_to_end(),
+            "idle" => self.latencies(),
+            _ => {
+                let rate = self.backlog()?;
+                self.held_snapshot(rate)
+            }
+        }
     }
 
     fn say(&self, what: &str) {

@@ -56,9 +56,10 @@ impl Line {
         Self { workload: workload.into(), unit, value, floor: None, bar: None, waived: None }
     }
 
+    /// A floor of 0 was not measured in this run.
     #[must_use]
     pub(crate) fn floor(mut self, name: &'static str, value: f64) -> Self {
-        self.floor = Some(Floored { name, value });
+        self.floor = (value > 0.0).then_some(Floored { name, value });
         self
     }
 

@@ -19,6 +19,7 @@ use crate::workload::{
 /// With so many waiting, a lane counts as short.
 const SHORT: usize = 10_000;
 const MEMORY_MB: f64 = 300.0;
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// How much is measured.
 struct Scale {
@@ -88,8 +89,8 @@ async fn open(path: &Path) -> Result<Arc<SqliteBackend>> {
     Ok(SqliteBackend::new(path).await?)
 }
 
-/// Everything, as a report.
-pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
+/// Everything, or one part of it, as a report.
+pub(crate) fn measure(target: &Path, quick: bool, only: Option<&str>) -> Result<Report> {
     let scale = if quick { &QUICK } else { &FULL };
     let parent = target.join("bench");
     std::fs::create_dir_all(&parent)?;
@@ -117,24 +118,24 @@ pub(crate) fn measure(target: &Path, quick: bool) -> Result<Report> {
         lines: Vec::new(),
         began: Instant::now(),
     };
-    run.all()?;
+    for part in crate::parts(only) {
+        run.flush()?;
+        run.part(part)?;
+    }
     Ok(run.report(quick))
 }
 
 impl Run {
-    fn all(&mut self) -> Result<()> {
-        self.flush()?;
-        self.submit_each()?;
-        self.flush()?;
-        self.submit_batches()?;
-        self.drain_by_sixteen()?;
-        self.flush()?;
-        self.drain_by_many()?;
-        self.flush()?;
-        self.end_to_end()?;
-        self.latencies()?;
-        self.flush()?;
-        self.backlog()
+    fn part(&mut self, part: &str) -> Result<()> {
+        match part {
+            "submit" => self.submit_each(),
+            "batches" => self.submit_batches(),
+            "sixteen" => self.drain_by_sixteen(),
+            "drain" => self.drain_by_many(),
+            "end" => self.end_to_end(),
+            "idle" => self.latencies(),
+            _ => self.backlog(),
+        }
     }
 
     fn say(&self, what: &str) {
@@ -156,6 +157,11 @@ impl Run {
         self.runtime.block_on(bed.close());
     }
 
+    /// What one side does while nobody waits for it must not fall into the other side's time.
+    fn settle(&self) {
+        std::thread::sleep(SETTLE);
+    }
+
     fn flush(&mut self) -> Result<()> {
         self.say("fdatasync");
         let rate = fdatasync_rate(&self.folder, self.scale.time / 2)?;
@@ -168,6 +174,7 @@ impl Run {
         let (bed, mut floor) = (self.bed("each")?, self.floor("each")?);
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.insert_single(self.scale.time)?);
             rates.push(self.runtime.block_on(bed.submit_each(16, self.scale.time))?);
         }
@@ -184,6 +191,7 @@ impl Run {
         let (bed, mut floor) = (self.bed("batch")?, self.floor("batch")?);
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.insert_grouped(self.scale.batched)?);
             let submit = bed.submit_batches(self.scale.batched, BATCH);
             rates.push(self.runtime.block_on(submit)?);
@@ -204,6 +212,7 @@ impl Run {
         self.runtime.block_on(bed.submit_batches(total, BATCH))?;
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.drain_single(self.scale.time)?);
             let work = Work { count, wait: Duration::ZERO, limit: self.scale.patience };
             rates.push(self.runtime.block_on(bed.drain(SIXTEEN, work))?.rate);
@@ -225,6 +234,7 @@ impl Run {
         self.runtime.block_on(bed.submit_batches(total, BATCH))?;
         let (mut rates, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds {
+            self.settle();
             floors.push(floor.drain_grouped(count)?);
             let work = Work { count, wait: Duration::ZERO, limit: self.scale.patience };
             rates.push(self.runtime.block_on(bed.drain(MANY, work))?.rate);
@@ -308,8 +318,10 @@ impl Run {
         self.say("claims from a long and from a short lane");
         let (mut of_long, mut of_short) = (Vec::new(), Vec::new());
         for _ in 0..self.scale.rounds.max(4) {
+            self.settle();
             of_short.push(self.runtime.block_on(short.claim_only(MANY, self.scale.claimed))?);
             self.runtime.block_on(short.submit_batches(self.scale.claimed, BATCH))?;
+            self.settle();
             of_long.push(self.runtime.block_on(long.claim_only(MANY, self.scale.claimed))?);
         }
         self.discard(short);

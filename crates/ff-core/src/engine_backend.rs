@@ -29,10 +29,10 @@ use crate::operations::execution::{
     Renew, ReplayExecution, Reschedule, RevokeLease, SetTags,
 };
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
-use crate::rows::{Blob, ExecutionRow, FlowKey};
+use crate::rows::{Blob, ExecutionRow, FlowKey, tags};
 use crate::state::{LifecyclePhase, PublicState};
 use crate::store::{ListQuery, Query, Rows};
-use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, LeaseEpoch, Namespace, TimestampMs};
+use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
 use crate::views;
 
 #[async_trait]
@@ -419,34 +419,34 @@ async fn claimed(
     engine: &Engine,
     grants: Vec<Grant>,
 ) -> Result<Vec<ClaimedExecution>, EngineError> {
-    let apart = |grant: &&Grant| grant.row.payload == Blob::Apart;
-    let missing: Vec<ExecutionKey> = grants.iter().filter(apart).map(|g| g.row.key).collect();
+    let apart = |grant: &&Grant| grant.payload == Blob::Apart;
+    let missing: Vec<ExecutionKey> = grants.iter().filter(apart).map(|g| g.key).collect();
     let fetched = match missing.is_empty() {
         true => Vec::new(),
         false => engine.query(Query::Payloads(missing)).await?.blobs,
     };
-    let payload = |row: &ExecutionRow| match &row.payload {
+    let payload = |grant: &Grant| match &grant.payload {
         Blob::Here(bytes) => bytes.clone(),
         Blob::Absent | Blob::Apart => {
-            let found = fetched.iter().find(|(key, _)| *key == row.key);
+            let found = fetched.iter().find(|(key, _)| *key == grant.key);
             found.map_or_else(|| Arc::from([]), |(_, bytes)| bytes.clone())
         }
     };
     let claimed = grants.into_iter().map(|grant| ClaimedExecution {
-        execution_id: grant.row.key.execution_id(),
-        namespace: Namespace::new(&*grant.row.namespace),
-        lane_id: LaneId::new(&*grant.row.lane),
-        execution_kind: grant.row.kind.to_string(),
-        payload: payload(&grant.row),
-        payload_encoding: grant.row.payload_encoding.as_ref().map(ToString::to_string),
-        tags: grant.row.tags(),
-        priority: grant.row.priority,
-        attempt_index: grant.row.attempt_index,
-        attempt_type: grant.attempt.attempt_type,
-        lease_epoch: LeaseEpoch(grant.attempt.lease_epoch),
-        lease_expires_at: grant.attempt.lease_expires_at.unwrap_or_default(),
-        created_at: grant.row.created_at,
-        deadline_at: grant.row.deadline_at,
+        execution_id: grant.key.execution_id(),
+        namespace: Namespace::new(&*grant.namespace),
+        lane_id: LaneId::new(&*grant.lane),
+        execution_kind: grant.kind.to_string(),
+        payload: payload(&grant),
+        payload_encoding: grant.payload_encoding.as_ref().map(ToString::to_string),
+        tags: tags(&grant.tags),
+        priority: grant.priority,
+        attempt_index: grant.handle.attempt_index(),
+        attempt_type: grant.attempt_type,
+        lease_epoch: grant.handle.lease_epoch(),
+        lease_expires_at: grant.lease_expires_at,
+        created_at: grant.created_at,
+        deadline_at: grant.deadline_at,
         handle: grant.handle,
     });
     Ok(claimed.collect())

@@ -80,6 +80,58 @@ async fn everything_is_there_after_opening_again() {
 }
 
 #[tokio::test]
+async fn rows_are_found_after_somebody_else_has_moved_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(&folder.path().join("a.db")).await;
+    let first = submit(&backend, b"1").await;
+    let mut held = Vec::new();
+    for payload in [b"2", b"3", b"4"] {
+        submit(&backend, payload).await;
+    }
+    held.extend(claim(&backend, 4).await);
+    backend.complete(&held.remove(0).handle, None).await.unwrap();
+    let gone = first.uuid();
+    let pool = backend.pool_for_test();
+    let delete = "DELETE FROM ff_exec_core WHERE execution_id = ?1";
+    let deleted = sqlx::query(delete).bind(gone.as_bytes().to_vec()).execute(pool).await.unwrap();
+    assert_eq!(deleted.rows_affected(), 1);
+    // Numbers the rows anew from 1.
+    sqlx::query("VACUUM").execute(pool).await.unwrap();
+    for one in held {
+        let result = one.payload.to_vec();
+        backend.complete(&one.handle, Some(result.clone())).await.unwrap();
+        let stored = backend.result(&one.execution_id).await.unwrap();
+        assert_eq!(stored.as_deref(), Some(&result[..]));
+    }
+}
+
+#[tokio::test]
+async fn rows_that_move_together_keep_their_own_histories() {
+    let folder = tempfile::tempdir().unwrap();
+    let backend = open(&folder.path().join("a.db")).await;
+    let items = (0..40).map(|_| Submission::new("files", "test")).collect();
+    backend.submit(items).await.unwrap();
+    let claimed = claim(&backend, 40).await;
+    assert_eq!(claimed.len(), 40);
+    // A run, single ones, and one that stays behind in the middle.
+    let mut running = tokio::task::JoinSet::new();
+    for at in (0..10).chain([39, 12, 14]).chain(20..30) {
+        let (backend, handle) = (backend.clone(), claimed[at].handle.clone());
+        running.spawn(async move { backend.complete(&handle, None).await });
+    }
+    while let Some(done) = running.join_next().await {
+        done.unwrap().unwrap();
+    }
+    for (at, one) in claimed.iter().enumerate() {
+        let history = backend.history(&one.execution_id, 0, 10).await.unwrap();
+        let types: Vec<_> = history.iter().map(|event| event.event_type.as_str()).collect();
+        let completed = matches!(at, 0..10 | 12 | 14 | 20..30 | 39);
+        let expected = ["submitted", "claimed", "completed"];
+        assert_eq!(types, expected[..if completed { 3 } else { 2 }], "execution {at}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_opener_is_told_that_the_file_is_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");

@@ -192,10 +192,7 @@ fn claim(wanted: Wanted, rng: &mut Rng) -> Claim {
 }
 
 fn granted(claimed: Claimed) -> Answer {
-    let lease = |grant: Grant| Lease {
-        expires_at: grant.attempt.lease_expires_at.unwrap_or_default(),
-        handle: grant.handle,
-    };
+    let lease = |grant: Grant| Lease { expires_at: grant.lease_expires_at, handle: grant.handle };
     Answer::Granted(claimed.grants.into_iter().map(lease).collect())
 }
 

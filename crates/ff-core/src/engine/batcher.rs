@@ -46,6 +46,9 @@ pub async fn pump(
     loop {
         if own_thread && last > 0 {
             stay_awake(&queue);
+            if queue.is_empty() {
+                store.idle();
+            }
         }
         let received = tokio::select! {
             biased;

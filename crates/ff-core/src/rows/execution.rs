@@ -102,10 +102,7 @@ impl ExecutionRow {
     }
 
     pub fn tags(&self) -> BTreeMap<String, String> {
-        if &*self.tags == "{}" {
-            return BTreeMap::new();
-        }
-        serde_json::from_str(&self.tags).unwrap_or_default()
+        tags(&self.tags)
     }
 
     pub fn replay_count(&self) -> u32 {
@@ -141,6 +138,14 @@ impl Row for ExecutionRow {
     fn key(&self) -> ExecutionKey {
         self.key
     }
+}
+
+/// Reads a `tags` column; anything but an object of texts counts as empty.
+pub(crate) fn tags(json: &str) -> BTreeMap<String, String> {
+    if json == "{}" {
+        return BTreeMap::new();
+    }
+    serde_json::from_str(json).unwrap_or_default()
 }
 
 /// Reads a `raw_fields` column; anything but an object counts as empty.

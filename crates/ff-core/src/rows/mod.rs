@@ -11,8 +11,8 @@ mod timer;
 
 pub use attempt::{AttemptKey, AttemptRow};
 pub use event::EventRow;
-pub(crate) use execution::with_raw;
 pub use execution::{AGEING_MS_PER_PRIORITY, Blob, ExecutionRow};
+pub(crate) use execution::{tags, with_raw};
 pub use flow::{
     BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow, FlowKey, FlowRow,
     FlowState,

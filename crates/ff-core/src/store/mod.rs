@@ -51,6 +51,10 @@ pub trait Store: Send + Sync + 'static {
     /// keeps the answers; whoever calls sends them once this has returned.
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError>;
 
+    /// Nobody waits at the moment: what has to be tidied up some time is in nobody's way now.
+    /// Called only by a pump with a thread of its own.
+    fn idle(&self) {}
+
     /// Reads committed rows.
     async fn query(&self, query: Query) -> Result<Rows, StoreError>;
 

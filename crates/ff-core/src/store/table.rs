@@ -1,6 +1,6 @@
 //! The rows of one table as an operation sees them: as loaded, under the changes made so far.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::change::Write;
 use crate::rows::Row;
@@ -15,6 +15,8 @@ struct Slot<R> {
     replaced: bool,
 }
 
+/// Hashed with a random seed per process, because keys are users' input, and cheaply, because an
+/// operation looks its rows up many times.
 #[derive(Clone, Debug)]
 pub struct Table<R: Row> {
     slots: HashMap<R::Key, Slot<R>>,
@@ -28,6 +30,11 @@ impl<R: Row> Default for Table<R> {
 }
 
 impl<R: Row> Table<R> {
+    /// Makes room for rows that are about to be loaded. Rows are large, so growing moves much.
+    pub fn reserve(&mut self, rows: usize) {
+        self.slots.reserve(rows);
+    }
+
     /// A row as the store has it.
     pub fn load(&mut self, row: R) {
         self.slots.entry(row.key()).or_insert(Slot {

@@ -10,14 +10,14 @@ use crate::contracts::EventType;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::rows::{
-    AttemptKey, AttemptRow, ExecutionRow, TimerKey, TimerKind, TimerMember, TimerRow,
+    AttemptKey, AttemptRow, Blob, ExecutionRow, TimerKey, TimerKind, TimerMember, TimerRow,
 };
 use crate::state::{
     AttemptState, AttemptType, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
     PublicState,
 };
 use crate::store::{Change, Needs, World, Write};
-use crate::types::{TimestampMs, WorkerInstanceId};
+use crate::types::{ExecutionKey, TimestampMs, WorkerInstanceId};
 
 #[derive(Debug)]
 pub struct Claim {
@@ -31,11 +31,21 @@ pub struct Claim {
     pub claim_id: Uuid,
 }
 
-/// What was handed out.
+/// What was handed out: what a worker is told of it.
 #[derive(Debug)]
 pub struct Grant {
-    pub row: ExecutionRow,
-    pub attempt: AttemptRow,
+    pub key: ExecutionKey,
+    pub namespace: Arc<str>,
+    pub lane: Arc<str>,
+    pub kind: Arc<str>,
+    pub payload: Blob,
+    pub payload_encoding: Option<Arc<str>>,
+    pub tags: Arc<str>,
+    pub priority: i32,
+    pub attempt_type: AttemptType,
+    pub lease_expires_at: TimestampMs,
+    pub created_at: TimestampMs,
+    pub deadline_at: Option<TimestampMs>,
     pub handle: Handle,
 }
 
@@ -70,10 +80,15 @@ impl Operation for Claim {
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
-        let mut grants = Vec::new();
         let open = |lane: &&Arc<str>| world.lane_is_open(lane);
         let lanes: Vec<_> = self.lanes.iter().filter(open).cloned().collect();
-        for row in world.claimable(&lanes, &self.capabilities.tokens) {
+        let found = world.claimable(&lanes, &self.capabilities.tokens);
+        let most = found.len().min(self.max);
+        let mut grants = Vec::with_capacity(most);
+        change.executions.reserve(most);
+        change.attempts.reserve(most);
+        change.events.reserve(most);
+        for row in found {
             if grants.len() == self.max {
                 break;
             }
@@ -131,9 +146,9 @@ impl Claim {
             change.timers.push(Write::Update(timer));
         }
         let put = if known.is_some() { Write::Update } else { Write::Insert };
-        change.attempts.push(put(attempt.clone()));
+        change.attempts.push(put(attempt));
         let by = Some(self.worker_instance_id.clone());
-        transition(change, row, after.clone(), EventType::Claimed, world.now, |event| event.by(by));
+        transition(change, row, after, EventType::Claimed, world.now, |event| event.by(by));
         let handle = Handle::new(
             row.key,
             row.attempt_index,
@@ -142,15 +157,29 @@ impl Claim {
             WorkerInstanceId::new(&*self.worker_instance_id),
             kind,
         );
-        Grant { row: after, attempt, handle }
+        Grant {
+            key: row.key,
+            namespace: row.namespace.clone(),
+            lane: row.lane.clone(),
+            kind: row.kind.clone(),
+            payload: row.payload.clone(),
+            payload_encoding: row.payload_encoding.clone(),
+            tags: row.tags.clone(),
+            priority: row.priority,
+            attempt_type,
+            lease_expires_at: expires_at,
+            created_at: row.created_at,
+            deadline_at: row.deadline_at,
+            handle,
+        }
     }
 
     /// One timer for everything that this call hands out.
     fn lease_timer(&self, world: &World, grants: &[Grant]) -> TimerRow {
         let due_at = world.now.after_ms(u64::from(self.lease_ttl_ms));
         let members = grants.iter().map(|grant| TimerMember {
-            execution: grant.row.key,
-            lease_epoch: grant.row.lease_epoch,
+            execution: grant.key,
+            lease_epoch: grant.handle.lease_epoch().0,
         });
         let key = TimerKey { due_at, kind: TimerKind::Lease, subject: self.claim_id };
         TimerRow { key, members: members.collect() }

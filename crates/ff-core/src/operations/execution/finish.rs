@@ -69,6 +69,9 @@ pub(crate) fn finish(
         && let Some(ended) = end_attempt(attempt, &ending, world.now)
     {
         after.lease_epoch = after.lease_epoch.max(ended.lease_epoch);
+        if change.attempts.capacity() == 0 {
+            change.attempts.reserve_exact(1);
+        }
         change.attempts.push(Write::Update(ended));
     }
     let cancelled = ending.outcome == TerminalOutcome::Cancelled;

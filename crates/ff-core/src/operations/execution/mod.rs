@@ -65,6 +65,11 @@ pub(crate) fn transition(
     after.rewritten = before.rewritten || after.differs_in_detail(before);
     let mut event = EventRow::about(&after, event_type, now);
     event.from = Some(before.public_state);
+    // Most changes are of one execution, and a vector that grows makes room for four.
+    if change.executions.capacity() == 0 {
+        change.executions.reserve_exact(1);
+        change.events.reserve_exact(1);
+    }
     change.events.push(describe(event));
     change.executions.push(Write::Update(after));
 }
