@@ -8,7 +8,7 @@ use ff_core::types::TimestampMs;
 use uuid::Uuid;
 
 use crate::bound::{Cell, Insert};
-use crate::columns::{ATTEMPT, EVENT};
+use crate::columns::{ATTEMPT, NEW_EVENT};
 use crate::load::Place;
 
 impl<'r> Cell<'r> {
@@ -75,7 +75,7 @@ impl Default for Statements {
             ),
             event: Insert::new(
                 "ff_event",
-                &format!("{EVENT}, previous"),
+                &format!("{NEW_EVENT}, previous"),
                 &["seq", "execution_id", "previous"],
             ),
             attempt: Insert::new(
@@ -87,7 +87,7 @@ impl Default for Statements {
     }
 }
 
-/// In the order of `EVENT` and the place of the execution's event before.
+/// In the order of `NEW_EVENT` and the place of the execution's event before.
 pub(crate) fn event_cells(row: &EventRow, seq: i64, previous: i64) -> [Cell<'_>; 18] {
     [
         Cell::Int(seq),

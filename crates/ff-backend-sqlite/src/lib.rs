@@ -18,6 +18,7 @@ mod lock;
 mod migrate;
 mod query;
 mod statements;
+mod sweep;
 mod transact;
 mod write;
 mod writer;

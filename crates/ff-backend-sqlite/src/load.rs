@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use ff_core::capability;
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
     AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
-    EdgeGroupRow, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey,
-    TimerKind, TimerRow,
+    EdgeGroupRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
 };
-use ff_core::store::{ClaimScan, Claimable, Needs, RetentionScan, World};
+use ff_core::store::cells::{Reader, Words};
+use ff_core::store::{ClaimScan, Claimable, Needs, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use foldhash::HashMap;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
-use crate::columns::{Reader, Words};
+use crate::columns::Written;
 use crate::error::store_error;
 use crate::held::Held;
 use crate::statements::{CHUNK, Statements};
@@ -92,7 +91,11 @@ impl Loader<'_> {
     }
 
     /// Executions with their current attempts.
-    fn executions(&mut self, world: &mut World, keys: &[ExecutionKey]) -> Result<(), StoreError> {
+    pub(crate) fn executions(
+        &mut self,
+        world: &mut World,
+        keys: &[ExecutionKey],
+    ) -> Result<(), StoreError> {
         let mut missing = Vec::new();
         for key in keys {
             let known = world.executions.is_loaded(key);
@@ -125,7 +128,8 @@ impl Loader<'_> {
         cells: &Row<'_>,
         wanted: impl FnOnce(ExecutionKey) -> bool,
     ) -> Result<(), StoreError> {
-        let mut reader = Reader::new(cells, self.words);
+        let written = Written(cells);
+        let mut reader = Reader::new(&written, self.words);
         let read = reader.execution().and_then(|row| {
             let attempt = reader.joined_attempt(row.key)?;
             Ok((row, attempt))
@@ -182,7 +186,7 @@ impl Loader<'_> {
             .query(params![execution.id.as_bytes(), index])
             .map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            world.attempts.load(Reader::new(cells, self.words).attempt(execution)?);
+            world.attempts.load(Reader::new(&Written(cells), self.words).attempt(execution)?);
         }
         Ok(())
     }
@@ -194,7 +198,7 @@ impl Loader<'_> {
         let mut statement = self.prepare(&self.statements.flow)?;
         let mut rows = statement.query([flow.id.as_bytes()]).map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            world.flows.load(Reader::new(cells, self.words).flow()?);
+            world.flows.load(Reader::new(&Written(cells), self.words).flow()?);
         }
         Ok(())
     }
@@ -246,16 +250,20 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn lane(&mut self, world: &mut World, lane: &Arc<str>) -> Result<(), StoreError> {
+    pub(crate) fn lane(&mut self, world: &mut World, lane: &Arc<str>) -> Result<(), StoreError> {
         let mut statement = self.prepare(&self.statements.lane)?;
         let mut rows = statement.query([&**lane]).map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-            world.lanes.load(Reader::new(cells, self.words).lane()?);
+            world.lanes.load(Reader::new(&Written(cells), self.words).lane()?);
         }
         Ok(())
     }
 
-    fn idempotency(&self, world: &mut World, key: &IdempotencyKey) -> Result<(), StoreError> {
+    pub(crate) fn idempotency(
+        &self,
+        world: &mut World,
+        key: &IdempotencyKey,
+    ) -> Result<(), StoreError> {
         let sql = "SELECT execution_id, home_partition, fingerprint, expires_at_ms \
                    FROM ff_idempotency WHERE namespace = ?1 AND idempotency_key = ?2";
         let read = |row: &Row<'_>| {
@@ -349,7 +357,7 @@ impl Loader<'_> {
         while count < wanted
             && let Some(cells) = rows.next().map_err(|e| store_error(&e))?
         {
-            let read = Reader::new(cells, self.words).execution_with_payload();
+            let read = Reader::new(&Written(cells), self.words).execution_with_payload();
             let Some(row) = readable(read)? else { continue };
             // An execution that was never leased has no attempt, unless somebody has put one
             // there by hand.
@@ -369,111 +377,14 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn due_timers(
-        &mut self,
-        world: &mut World,
-        limit: usize,
-        now: TimestampMs,
-    ) -> Result<(), StoreError> {
-        let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer WHERE due_at_ms <= ?1 \
-                   ORDER BY due_at_ms, kind, subject LIMIT ?2";
-        let read = |row: &Row<'_>| {
-            let kind: String = row.get(1)?;
-            let members: Vec<u8> = row.get(3)?;
-            Ok((TimestampMs(row.get(0)?), kind, row.get::<_, Uuid>(2)?, members))
-        };
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut timers = Vec::new();
-        for (due_at, kind, subject, members) in self.rows(sql, params![now.0, limit], read)? {
-            let kind = TimerKind::read(&kind)
-                .ok_or_else(|| StoreError::Corrupt(format!("unknown timer {kind:?}")))?;
-            let key = TimerKey { due_at, kind, subject };
-            timers.push(TimerRow { key, members: TimerRow::decode_members(&members) });
-        }
-        timers.sort_unstable_by_key(|timer| timer.key);
-        for timer in timers {
-            let keys: Vec<_> = timer.members.iter().map(|member| member.execution).collect();
-            self.executions(world, &keys)?;
-            for key in keys {
-                self.own_key(world, key)?;
-            }
-            world.timers.load(timer.clone());
-            world.due_timers.push(timer);
-        }
-        Ok(())
-    }
-
-    fn unannounced(&mut self, world: &mut World, limit: usize) -> Result<(), StoreError> {
-        let sql = "SELECT execution_id, home_partition FROM ff_exec_core \
-                   INDEXED BY ff_exec_unannounced WHERE version = 0 LIMIT ?1";
-        let read = |row: &Row<'_>| Ok(ExecutionKey { partition: row.get(1)?, id: row.get(0)? });
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let keys = self.rows(sql, params![limit], read)?;
-        self.executions(world, &keys)?;
-        for key in keys {
-            let lane = world.executions.get(&key).map(|row| row.lane.clone());
-            if let Some(lane) = lane {
-                self.lane(world, &lane)?;
-                world.unannounced.push(key);
-            }
-        }
-        Ok(())
-    }
-
-    fn retired(
-        &mut self,
-        world: &mut World,
-        scan: RetentionScan,
-        now: TimestampMs,
-    ) -> Result<(), StoreError> {
-        let cutoff = scan.max_age_ms.map_or(i64::MIN, |age| now.0.saturating_sub_unsigned(age));
-        let horizon = match scan.max_finished {
-            Some(keep) => finish_horizon(self.connection, keep)?,
-            None => -1,
-        };
-        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
-        let mut events = Vec::new();
-        {
-            let mut statement = self.prepare(&self.statements.retired)?;
-            let mut rows =
-                statement.query(params![self.log_floor, limit]).map_err(|e| store_error(&e))?;
-            while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-                events.push(Reader::new(cells, self.words).event()?);
-            }
-        }
-        let retired = |event: &EventRow| {
-            event.at.0 <= cutoff || i64::try_from(event.seq).is_ok_and(|seq| seq <= horizon)
-        };
-        let count = events.iter().take_while(|event| retired(event)).count();
-        events.truncate(count);
-        let keys: Vec<_> = events.iter().filter_map(|event| event.execution).collect();
-        self.executions(world, &keys)?;
-        for key in keys {
-            self.own_key(world, key)?;
-        }
-        world.retired_events = events;
-        Ok(())
-    }
-
-    fn own_key(&self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
-        let own = world.executions.get(&key).and_then(|row| {
-            let key = row.idempotency_key.clone()?;
-            Some(IdempotencyKey { namespace: row.namespace.clone(), key })
-        });
-        match own {
-            Some(own) => self.idempotency(world, &own),
-            None => Ok(()),
-        }
-    }
-
-    fn prepare<'s>(&self, sql: &str) -> Result<rusqlite::CachedStatement<'s>, StoreError>
+    pub(crate) fn prepare<'s>(&self, sql: &str) -> Result<rusqlite::CachedStatement<'s>, StoreError>
     where
         Self: 's,
     {
         self.connection.prepare_cached(sql).map_err(|error| store_error(&error))
     }
 
-    fn rows<T>(
+    pub(crate) fn rows<T>(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -496,16 +407,6 @@ fn readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
         }
         Err(error) => Err(error),
     }
-}
-
-/// The last place in the log before the newest `keep` endings; -1 if there are not more.
-fn finish_horizon(connection: &Connection, keep: u64) -> Result<i64, StoreError> {
-    let sql = "SELECT seq FROM ff_event WHERE event_type IN \
-               ('completed', 'failed', 'cancelled', 'expired', 'skipped') \
-               ORDER BY seq DESC LIMIT 1 OFFSET ?1";
-    let keep = i64::try_from(keep).unwrap_or(i64::MAX);
-    let found = connection.query_row(sql, [keep], |row| row.get(0)).optional();
-    found.map(|seq| seq.unwrap_or(-1)).map_err(|error| store_error(&error))
 }
 
 /// It is always in the last two columns.

@@ -7,13 +7,14 @@ use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{EventRow, ExecutionRow, FlowKey};
 use ff_core::state::PublicState;
+use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{CountRow, ListQuery, LogBounds, Query, RetentionScan, Rows};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
 use uuid::Uuid;
 
-use crate::columns::{ATTEMPT, Cells, EVENT, EXECUTION, FLOW, LANE, Reader, Words};
+use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, Read};
 use crate::error::read_error;
 
 const FINISHED: &str = "('terminal', 'cancelled')";
@@ -73,17 +74,17 @@ impl Reads<'_> {
         let attempts = self.fetch(sqlx::query(&sql).bind(key.id)).await?;
         let mut words = Words::default();
         for cells in &attempts {
-            rows.attempts.push(Reader::new(cells, &mut words).attempt(key)?);
+            rows.attempts.push(Reader::new(&Read(cells), &mut words).attempt(key)?);
         }
         let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1");
         for cells in &self.fetch(sqlx::query(&sql).bind(&*row.lane)).await? {
-            rows.lanes.push(Reader::new(cells, &mut words).lane()?);
+            rows.lanes.push(Reader::new(&Read(cells), &mut words).lane()?);
         }
         if let Some(flow) = row.flow_id {
             let sql =
                 format!("SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1");
             for cells in &self.fetch(sqlx::query(&sql).bind(flow)).await? {
-                rows.flows.push(Reader::new(cells, &mut words).flow()?);
+                rows.flows.push(Reader::new(&Read(cells), &mut words).flow()?);
             }
         }
         rows.executions = vec![row];
@@ -174,6 +175,7 @@ impl Reads<'_> {
         let Some(cells) = found.first() else {
             return Ok(None);
         };
+        let cells = Read(cells);
         let own = cells.int(1)? == Some(i64::from(key.partition));
         Ok(cells.blob(0)?.filter(|_| own).map(|bytes| (key, bytes.into())))
     }
@@ -215,6 +217,7 @@ impl Reads<'_> {
         let namespace = namespace.map(ToString::to_string);
         let found = self.fetch(sqlx::query(sql).bind(namespace)).await?;
         let count = |cells: &SqliteRow| -> Result<CountRow, StoreError> {
+            let cells = Read(cells);
             let state = cells.text(2)?.and_then(PublicState::read);
             Ok(CountRow {
                 namespace: cells.text(0)?.unwrap_or_default().into(),
@@ -230,7 +233,7 @@ impl Reads<'_> {
         let sql = format!("SELECT {LANE} FROM ff_lane ORDER BY lane_id");
         let mut words = Words::default();
         let found = self.fetch(sqlx::query(&sql)).await?;
-        found.iter().map(|cells| Reader::new(cells, &mut words).lane()).collect()
+        found.iter().map(|cells| Reader::new(&Read(cells), &mut words).lane()).collect()
     }
 
     async fn log(&self) -> Result<LogBounds, StoreError> {
@@ -254,10 +257,12 @@ impl Reads<'_> {
         now: TimestampMs,
     ) -> Result<Option<TimestampMs>, StoreError> {
         let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
-                   e.seq, e.at_ms, EXISTS (SELECT 1 FROM ff_exec_core WHERE version = 0) FROM (SELECT 1) LEFT JOIN (SELECT seq, at_ms FROM ff_event \
+                   e.seq, e.at_ms, EXISTS (SELECT 1 FROM ff_exec_core WHERE version = 0) \
+                   FROM (SELECT 1) LEFT JOIN (SELECT seq, at_ms FROM ff_event \
                    WHERE seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor') \
                    ORDER BY seq LIMIT 1) AS e";
         let found = sqlx::query(sql).fetch_one(self.pool).await.map_err(|e| read_error(&e))?;
+        let found = Read(&found);
         let timer = found.int(0)?.map(TimestampMs);
         let retired = match (scan, found.int(1)?, found.int(2)?) {
             (Some(scan), Some(seq), Some(at)) => {
@@ -282,7 +287,7 @@ impl Reads<'_> {
         );
         let keep = i64::try_from(keep).unwrap_or(i64::MAX);
         let found = self.fetch(sqlx::query(&sql).bind(keep)).await?;
-        found.first().map_or(Ok(None), |cells| cells.int(0))
+        found.first().map_or(Ok(None), |cells| Read(cells).int(0))
     }
 
     async fn fetch<'q>(
@@ -305,10 +310,10 @@ fn whole(number: usize) -> i64 {
 
 fn executions(found: &[SqliteRow]) -> Result<Vec<ExecutionRow>, StoreError> {
     let mut words = Words::default();
-    found.iter().map(|cells| Reader::new(cells, &mut words).execution()).collect()
+    found.iter().map(|cells| Reader::new(&Read(cells), &mut words).execution()).collect()
 }
 
 fn events(found: &[SqliteRow]) -> Result<Vec<EventRow>, StoreError> {
     let mut words = Words::default();
-    found.iter().map(|cells| Reader::new(cells, &mut words).event()).collect()
+    found.iter().map(|cells| Reader::new(&Read(cells), &mut words).event()).collect()
 }

@@ -6,12 +6,12 @@ use std::time::Instant;
 use ff_core::contracts::{Submission, SubmitOutcome};
 use ff_core::engine::{Engine, prepare_submit};
 use ff_core::engine_error::{EngineError, StoreError};
+use ff_core::store::cells::Words;
 use ff_core::store::{Batch, Bells, Change, Job, Store};
 use ff_core::types::TimestampMs;
 use rusqlite::{Connection as Sqlite, DatabaseName, ErrorCode, OpenFlags, OptionalExtension};
 use tokio::sync::oneshot;
 
-use crate::columns::Words;
 use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
 use crate::error::{is_busy, store_error};
 use crate::held::Held;
