@@ -99,10 +99,14 @@ impl PostgresOptions {
             self.url.parse().map_err(|error: sqlx::Error| PostgresError::Url(error.to_string()))?;
         let options =
             options.application_name("flowfabric").statement_cache_capacity(self.statement_cache);
-        Ok(match &self.schema {
-            Some(schema) => options.options([("search_path", schema)]),
-            None => options,
-        })
+        let Some(schema) = &self.schema else { return Ok(options) };
+        // It becomes part of the session's settings, which have no quotes.
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        if schema.is_empty() || !schema.chars().all(plain) {
+            let why = format!("the schema {schema:?} is not made of a-z, 0-9 and _");
+            return Err(PostgresError::Url(why));
+        }
+        Ok(options.options([("search_path", schema)]))
     }
 
     pub(crate) fn readers(&self, connect: PgConnectOptions) -> PgPool {

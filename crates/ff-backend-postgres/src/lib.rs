@@ -116,8 +116,7 @@ impl PostgresBackend {
         let mut connection = connecting.connect().await.map_err(unreachable)?;
         check_server(&mut connection, options.durable).await?;
         if let Some(schema) = options.schema.as_ref().filter(|_| options.migrate) {
-            let quoted = schema.replace('"', "\"\"");
-            let create = format!("CREATE SCHEMA IF NOT EXISTS \"{quoted}\"");
+            let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
             connection.execute(&*create).await.map_err(unreachable)?;
         }
         match options.migrate {

@@ -19,6 +19,9 @@ async fn nobody_there_is_said_at_once() {
     assert!(matches!(outcome, Err(PostgresError::Unreachable(_))));
     let outcome = PostgresBackend::connect("not a URL").await;
     assert!(matches!(outcome, Err(PostgresError::Url(_))));
+    let mut options = options("postgres://nobody@127.0.0.1:1/nothing");
+    options.schema = Some("a -c fsync=off".into());
+    assert!(matches!(PostgresBackend::open(options).await, Err(PostgresError::Url(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
