@@ -3,7 +3,8 @@
 -- afterwards, because a place in the log must not be held by a transaction that may stay open.
 
 -- Wakes engines once the transaction has committed. Messages that are alike are sent once.
-CREATE FUNCTION ff_announce(lane text) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION ff_announce(lane text) RETURNS void LANGUAGE sql
+SET search_path FROM CURRENT AS $$
     SELECT pg_notify(
         'flowfabric_' || replace((SELECT value FROM ff_meta WHERE name = 'history_id'), '-', ''),
         json_build_object('lanes', json_build_object(lane, 1000000), 'due', 0)::text)
@@ -42,7 +43,7 @@ CREATE FUNCTION ff_submit(
     idempotency_key text    DEFAULT NULL,
     tags            jsonb   DEFAULT '{}',
     creator         text    DEFAULT ''
-) RETURNS text LANGUAGE plpgsql AS $$
+) RETURNS text LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     now_ms      bigint := (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
     until_ms    bigint;
@@ -73,16 +74,22 @@ BEGIN
     END IF;
     home := ff_crc16(convert_to(lane, 'UTF8')) % 256;
     IF idempotency_key IS NOT NULL THEN
-        INSERT INTO ff_idempotency AS i (namespace, idempotency_key, partition_key, execution_id,
-            fingerprint, expires_at_ms)
-        VALUES (ff_submit.namespace, ff_submit.idempotency_key, home, new_id,
-            body, now_ms + 86400000)
-        ON CONFLICT ON CONSTRAINT ff_idempotency_pkey DO UPDATE SET
-            partition_key = excluded.partition_key, execution_id = excluded.execution_id,
-            fingerprint = excluded.fingerprint, expires_at_ms = excluded.expires_at_ms
-        WHERE i.expires_at_ms <= now_ms;
+        -- A key that holds is only looked at: whoever finishes its execution must not wait.
         SELECT * INTO known FROM ff_idempotency AS i WHERE i.namespace = ff_submit.namespace
-            AND i.idempotency_key = ff_submit.idempotency_key;
+            AND i.idempotency_key = ff_submit.idempotency_key
+            AND (i.expires_at_ms IS NULL OR i.expires_at_ms > now_ms);
+        IF NOT FOUND THEN
+            INSERT INTO ff_idempotency AS i (namespace, idempotency_key, partition_key, execution_id,
+                fingerprint, expires_at_ms)
+            VALUES (ff_submit.namespace, ff_submit.idempotency_key, home, new_id,
+                body, now_ms + 86400000)
+            ON CONFLICT ON CONSTRAINT ff_idempotency_pkey DO UPDATE SET
+                partition_key = excluded.partition_key, execution_id = excluded.execution_id,
+                fingerprint = excluded.fingerprint, expires_at_ms = excluded.expires_at_ms
+            WHERE i.expires_at_ms <= now_ms;
+            SELECT * INTO known FROM ff_idempotency AS i WHERE i.namespace = ff_submit.namespace
+                AND i.idempotency_key = ff_submit.idempotency_key;
+        END IF;
         IF known.execution_id <> new_id THEN
             IF known.fingerprint <> body THEN
                 RAISE EXCEPTION 'ff_submit: the idempotency key % stands for other work',

@@ -27,6 +27,10 @@ use crate::load::{Loader, readable, whole};
 /// A lane with much work is scanned from the front so often, or after so many times the cost of it.
 const FROM_THE_FRONT: Duration = Duration::from_millis(100);
 const SHARE: u32 = 20;
+/// However slow one scan was, the next comes by then.
+const FROM_THE_FRONT_AT_LAST: Duration = Duration::from_secs(2);
+/// How many rows that cannot be read a claim passes over.
+const UNREADABLE: usize = 100;
 
 /// Work of one lane that has the same namespace and needs the same capabilities.
 type Class = (Arc<str>, Arc<str>);
@@ -106,6 +110,7 @@ struct Found {
     /// The lowest rank of each class: before it there is nothing. Not the highest, because not all
     /// that is found is handed out.
     first: HashMap<(Arc<str>, Class), i64>,
+    unreadable: usize,
 }
 
 impl Loader<'_> {
@@ -131,7 +136,13 @@ impl Loader<'_> {
             unseen.insert(lane.clone(), Outline { classes: new, ..Outline::default() });
             outline.classes = classes.into_iter().map(|class| (class, i64::MIN)).collect();
         }
-        let more = parts(scans, &unseen);
+        let mut more = parts(scans, &unseen);
+        if found.unreadable > 0 {
+            // They must not stand in front of the others for ever.
+            found = Found::default();
+            more = parts(scans, &known);
+            more.iter_mut().for_each(|part| part.many += UNREADABLE);
+        }
         if !more.is_empty() {
             self.scan(world, &mut found, &more, &[], needs).await?;
         }
@@ -152,7 +163,13 @@ impl Loader<'_> {
         for (lane, outline) in known {
             let mut outline = outline.clone();
             // Somebody may have made work while this scan ran.
-            outline.made = outlines.get(lane).and_then(|now| now.made);
+            let meanwhile = outlines.get(lane);
+            outline.made = meanwhile.and_then(|now| now.made);
+            for (class, from) in meanwhile.into_iter().flat_map(|now| &now.classes) {
+                if outline.made.is_some() {
+                    outline.classes.entry(class.clone()).or_insert(*from);
+                }
+            }
             if outline.behind_until.is_none() {
                 outline.made = outline.made.filter(|(at, _)| *at >= started);
             }
@@ -162,7 +179,8 @@ impl Loader<'_> {
             if !scans.iter().all(full) {
                 outline.behind_until = None;
             } else if outline.behind_until.is_none() {
-                let rest = FROM_THE_FRONT.max(started.elapsed() * SHARE);
+                let rest = (started.elapsed() * SHARE).min(FROM_THE_FRONT_AT_LAST);
+                let rest = rest.max(FROM_THE_FRONT);
                 outline.behind_until = Some(Instant::now() + rest);
             }
             for (class, from) in &mut outline.classes {
@@ -254,7 +272,10 @@ impl Loader<'_> {
                 }
                 place => {
                     let read = Reader::from(&column, self.words, 6).execution_with_payload();
-                    let Some(row) = readable(read)? else { continue };
+                    let Some(row) = readable(read)? else {
+                        found.unreadable += 1;
+                        continue;
+                    };
                     let Part { scan, class, .. } = &parts[place as usize - 1];
                     let rows = found.rows.entry((*scan).clone()).or_default();
                     rows.push((row.rank(), row.key));

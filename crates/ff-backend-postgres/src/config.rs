@@ -42,7 +42,7 @@ macro_rules! session {
     ($set:literal) => {
         concat!(
             $set,
-            " lock_timeout = '2s'; ",
+            " lock_timeout = '1s'; ",
             $set,
             " statement_timeout = '30s'; ",
             $set,

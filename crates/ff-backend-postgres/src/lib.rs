@@ -40,7 +40,7 @@ use ff_core::partition::{PartitionConfig, flow_partition};
 use ff_core::store::{Batch, Bells, Query, Rows, Store};
 use ff_core::types::{ExecutionId, ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool};
+use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
 use tokio::sync::{OnceCell, RwLock, watch};
 use uuid::Uuid;
 
@@ -80,8 +80,8 @@ pub(crate) struct PostgresStore {
     closed: AtomicBool,
     /// Held by every transaction; whoever closes the store waits for them.
     working: RwLock<()>,
-    /// Dropped with the store, which ends its tasks.
-    _alive: watch::Sender<()>,
+    /// Sent to when the store is closed and dropped with it, which ends its tasks.
+    alive: watch::Sender<()>,
 }
 
 /// What does not change about a database.
@@ -147,7 +147,7 @@ impl PostgresBackend {
             pooled: options.statement_cache == 0,
             closed: AtomicBool::new(false),
             working: RwLock::new(()),
-            _alive: alive,
+            alive,
         });
         let engine = pumped(&store, options.engine, options.writers);
         engine.spawn_sweeper();
@@ -169,6 +169,7 @@ impl PostgresBackend {
     /// Later calls answer that it is closed.
     pub async fn close(&self) {
         self.store.closed.store(true, Ordering::Release);
+        let _ = self.store.alive.send(());
         drop(self.store.working.write().await);
         self.store.close_writers().await;
         self.store.readers.close().await;
@@ -189,19 +190,16 @@ fn pumped(store: &Arc<PostgresStore>, config: EngineConfig, writers: usize) -> A
 /// Refuses a server that cannot do what is promised here.
 async fn check_server(connection: &mut PgConnection, durable: bool) -> Result<(), PostgresError> {
     let unreachable = |error: sqlx::Error| PostgresError::Unreachable(error.to_string());
-    let sql = "SELECT current_setting('server_version_num')::int4";
-    let found: i32 =
-        sqlx::query_scalar(sql).fetch_one(&mut *connection).await.map_err(unreachable)?;
-    if found < OLDEST_SERVER {
-        return Err(PostgresError::OldServer {
-            found: found / 10_000,
-            needed: OLDEST_SERVER / 10_000,
-        });
+    let sql = "SELECT current_setting('server_version_num')::int4, current_setting('fsync'), \
+               current_setting('synchronous_commit'), current_setting('full_page_writes')";
+    let found = connection.fetch_one(sql).await.map_err(unreachable)?;
+    let version: i32 = found.try_get(0).map_err(unreachable)?;
+    if version < OLDEST_SERVER {
+        let (found, needed) = (version / 10_000, OLDEST_SERVER / 10_000);
+        return Err(PostgresError::OldServer { found, needed });
     }
-    for setting in ["fsync", "synchronous_commit", "full_page_writes"] {
-        let sql = "SELECT current_setting($1)";
-        let query = sqlx::query_scalar(sql).bind(setting).fetch_one(&mut *connection);
-        let value: String = query.await.map_err(unreachable)?;
+    for (place, setting) in ["fsync", "synchronous_commit", "full_page_writes"].iter().enumerate() {
+        let value: String = found.try_get(place + 1).map_err(unreachable)?;
         if durable && value == "off" {
             return Err(PostgresError::NotDurable { setting });
         }
@@ -218,11 +216,13 @@ impl PostgresStore {
         &self,
         connection: &mut PgConnection,
     ) -> Result<Identity, StoreError> {
-        let read = || async {
+        let read = move || async move {
             let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
                        (SELECT count(*) FROM ff_event_shard)";
-            let found = sqlx::query_as(sql).fetch_one(connection).await;
-            let (history, shards): (String, i64) = found.map_err(|error| store_error(&error))?;
+            // As plain text: behind a pooler nothing else works outside a transaction.
+            let found = connection.fetch_one(sql).await.map_err(|error| store_error(&error))?;
+            let history: String = found.try_get(0).map_err(|error| store_error(&error))?;
+            let shards: i64 = found.try_get(1).map_err(|error| store_error(&error))?;
             let history_id = Uuid::parse_str(&history)
                 .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
             let shards = u16::try_from(shards).unwrap_or(u16::MAX).max(1);

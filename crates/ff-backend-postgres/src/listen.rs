@@ -10,7 +10,7 @@ use ff_core::store::{Bells, Change, Write};
 use ff_core::types::TimestampMs;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
-use sqlx::{ConnectOptions, PgConnection};
+use sqlx::{ConnectOptions, Executor, PgConnection};
 use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
@@ -18,6 +18,7 @@ use crate::PostgresStore;
 
 /// At most one message is sent in this time, however much is committed.
 const COALESCE: Duration = Duration::from_millis(10);
+const SEND_PATIENCE: Duration = Duration::from_secs(5);
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Postgres takes no longer messages; one that would be longer rings for every lane.
 const LONGEST: usize = 7_000;
@@ -79,7 +80,7 @@ impl Outbox {
 pub(crate) fn spawn(store: &Arc<PostgresStore>, ended: watch::Receiver<()>) {
     let from = Uuid::new_v4();
     let until = |mut ended: watch::Receiver<()>| async move {
-        // Nothing is ever sent: the channel closes with the store.
+        // The channel is sent to when the store is closed, and closes with it.
         let _ = ended.changed().await;
     };
     let telling = tell(Arc::downgrade(store), store.outbox.clone(), from);
@@ -100,19 +101,29 @@ async fn tell(store: Weak<PostgresStore>, outbox: Arc<Outbox>, from: Uuid) {
     let mut connection = None;
     loop {
         outbox.ready.notified().await;
-        let text = outbox.take(from);
-        let Some(channel) = channel(&store, &mut connection).await else {
+        let mut text = outbox.take(from);
+        // A connection that has rested for long may be gone, and nobody knows what went with it.
+        while !send(&store, &mut connection, &text).await {
+            connection = None;
+            text = json!({ "from": from, "all": true }).to_string();
             tokio::time::sleep(REST_AFTER_ERROR).await;
-            continue;
-        };
-        if let Some(open) = connection.as_mut() {
-            let sent = sqlx::query("SELECT pg_notify($1, $2)").bind(channel).bind(text);
-            if sent.execute(open).await.is_err() {
-                connection = None;
-            }
         }
         tokio::time::sleep(COALESCE).await;
     }
+}
+
+/// Whether the message is on its way. It is plain text, which passes through any pooler.
+async fn send(
+    store: &Weak<PostgresStore>,
+    connection: &mut Option<PgConnection>,
+    text: &str,
+) -> bool {
+    let sending = async {
+        let channel = channel(store, connection).await?;
+        let sql = format!("SELECT pg_notify('{channel}', '{}')", text.replace('\'', "''"));
+        connection.as_mut()?.execute(&*sql).await.ok()
+    };
+    matches!(tokio::time::timeout(SEND_PATIENCE, sending).await, Ok(Some(_)))
 }
 
 /// The name that engines on this database have in common, which others on the same server have not.

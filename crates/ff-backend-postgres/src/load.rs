@@ -38,6 +38,8 @@ pub(crate) struct Loader<'c> {
     pub sweep_lock: i64,
     /// The last try met rows that should not be there.
     pub careful: bool,
+    /// Whether rows are locked; not in a transaction that may stay open.
+    pub locking: bool,
 }
 
 pub(crate) type Prepared<'q> = Query<'q, Postgres, PgArguments>;
@@ -89,7 +91,9 @@ impl Loader<'_> {
         }
         let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
         let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
-        let query = sqlx::query(&self.statements.executions);
+        let sql = &self.statements.executions;
+        let sql = if self.locking { sql } else { &sql.replace(" FOR UPDATE OF e", "") };
+        let query = sqlx::query(sql);
         for cells in self.fetch(query.bind(partitions).bind(ids)).await? {
             let read = Reader::new(&Column(&cells), self.words).execution();
             if let Some(row) = readable(read)? {
@@ -131,7 +135,16 @@ impl Loader<'_> {
             let mut reader = Reader::new(&column, self.words);
             let partition = reader.number()?;
             let execution = ExecutionKey { partition, id: reader.uuid()? };
-            world.attempts.load(reader.attempt(execution)?);
+            match reader.attempt(execution) {
+                Ok(attempt) => world.attempts.load(attempt),
+                Err(StoreError::Corrupt(why)) => {
+                    tracing::error!(why, "an attempt's row cannot be read; it is passed over");
+                    for claimable in world.claimable.values_mut() {
+                        claimable.keys.retain(|key| *key != execution);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -294,6 +307,7 @@ impl Loader<'_> {
                    JOIN ff_idempotency AS i ON i.namespace = k.namespace \
                    AND i.idempotency_key = k.word \
                    ORDER BY i.namespace, i.idempotency_key FOR UPDATE OF i";
+        let sql = if self.locking { sql } else { &sql.replace(" FOR UPDATE OF i", "") };
         for cells in self.fetch(sqlx::query(sql).bind(namespaces).bind(words)).await? {
             world.idempotency.load(idempotency(&Column(&cells), self.words)?);
         }

@@ -54,7 +54,8 @@ pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), Migration
 /// Refuses a schema that is not the one that this program knows.
 pub(crate) async fn check(connection: &mut PgConnection) -> Result<(), MigrationError> {
     let exists = "SELECT to_regclass('ff_migration') IS NOT NULL";
-    let exists: bool = sqlx::query_scalar(exists).fetch_one(&mut *connection).await?;
+    // As plain text: behind a pooler nothing else works outside a transaction.
+    let exists: bool = connection.fetch_one(exists).await?.try_get(0)?;
     let applied = if exists { latest(connection).await? } else { 0 };
     newer(applied)?;
     if applied < known() {
@@ -74,5 +75,5 @@ fn newer(found: i64) -> Result<(), MigrationError> {
 
 async fn latest(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let sql = "SELECT coalesce(max(version), 0) FROM ff_migration";
-    sqlx::query(sql).fetch_one(connection).await?.try_get(0)
+    connection.fetch_one(sql).await?.try_get(0)
 }

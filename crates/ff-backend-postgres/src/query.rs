@@ -1,6 +1,7 @@
 //! Reads outside transactions, on the readers' pool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ff_core::contracts::ListOrder;
 use ff_core::engine_error::StoreError;
@@ -19,6 +20,9 @@ use crate::error::store_error;
 use crate::load::{Prepared, finish_horizon, oldest_shard, whole};
 use crate::{Identity, PostgresStore};
 
+/// Longer than any read that a caller would wait for.
+const READ_PATIENCE: Duration = Duration::from_secs(60);
+
 /// Answers a query; one that meets a connection which the server has closed asks again.
 pub(crate) async fn run(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
     match once(store, query.clone()).await {
@@ -30,26 +34,30 @@ pub(crate) async fn run(store: &PostgresStore, query: Query) -> Result<Rows, Sto
 async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
     let now = store.time.now();
     let mut connection = store.readers.acquire().await.map_err(|error| store_error(&error))?;
+    let pooled = store.pooled;
     let identity = store.identity(&mut connection).await?;
-    if !store.pooled {
-        let mut reads = Reads { connection: &mut connection, identity };
-        let mut rows = reads.answer(query, now).await?;
-        rows.now = now;
-        return Ok(rows);
-    }
     // Behind a pooler statements find each other only inside a transaction, and a transaction must
     // not be left open by a caller who goes away: a task of its own sees it to its end.
-    let reading = tokio::spawn(async move {
-        let begun = (&mut *connection).execute("BEGIN READ ONLY").await;
-        begun.map_err(|error| store_error(&error))?;
+    let reading = async move {
         let mut reads = Reads { connection: &mut connection, identity };
-        let answer = reads.answer(query, now).await;
-        let ended = (&mut *connection).execute("COMMIT").await;
-        ended.map_err(|error| store_error(&error))?;
-        answer
-    });
-    let mut rows = reading.await.map_err(|error| StoreError::Failed(error.to_string()))??;
-    rows.now = now;
+        let reading = reads.read(query, now, pooled);
+        let answer = tokio::time::timeout(READ_PATIENCE, reading).await;
+        answer.unwrap_or_else(|_| {
+            connection.close_on_drop();
+            Err(StoreError::Unavailable("the server does not answer".to_owned()))
+        })
+    };
+    let mut rows = match pooled {
+        false => reading.await?,
+        true => {
+            let ended = tokio::spawn(reading).await;
+            ended.map_err(|error| StoreError::Failed(error.to_string()))??
+        }
+    };
+    if rows.now.0 > 0 {
+        store.time.observe(rows.now.0);
+    }
+    rows.now = store.time.now();
     Ok(rows)
 }
 
@@ -59,6 +67,26 @@ struct Reads<'c> {
 }
 
 impl Reads<'_> {
+    async fn read(
+        &mut self,
+        query: Query,
+        now: TimestampMs,
+        pooled: bool,
+    ) -> Result<Rows, StoreError> {
+        if !pooled {
+            return self.answer(query, now).await;
+        }
+        self.run("BEGIN READ ONLY").await?;
+        let answer = self.answer(query, now).await;
+        self.run("COMMIT").await?;
+        answer
+    }
+
+    async fn run(&mut self, sql: &str) -> Result<(), StoreError> {
+        let done = (&mut *self.connection).execute(sql).await;
+        done.map(|_| ()).map_err(|error| store_error(&error))
+    }
+
     async fn answer(&mut self, query: Query, now: TimestampMs) -> Result<Rows, StoreError> {
         let mut rows = Rows::default();
         match query {
@@ -86,7 +114,7 @@ impl Reads<'_> {
             Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()).await?,
             Query::Lanes => rows.lanes = self.lanes().await?,
             Query::Log => rows.log = Some(self.log().await?),
-            Query::NextDue(scan) => rows.next_due = self.next_due(scan, now).await?,
+            Query::NextDue(scan) => (rows.next_due, rows.now) = self.next_due(scan, now).await?,
         }
         Ok(rows)
     }
@@ -262,20 +290,24 @@ impl Reads<'_> {
         Ok(LogBounds { history_id: self.identity.history_id, shards })
     }
 
+    /// When something is due, and what time it is by the database's clock: an engine that writes
+    /// nothing would not hear of it otherwise.
     async fn next_due(
         &mut self,
         scan: Option<RetentionScan>,
         now: TimestampMs,
-    ) -> Result<Option<TimestampMs>, StoreError> {
+    ) -> Result<(Option<TimestampMs>, TimestampMs), StoreError> {
         let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
                    (SELECT unannounced FROM ff_exec_core WHERE unannounced \
                     ORDER BY execution_id LIMIT 1), \
                    (SELECT min(e.at_ms) FROM ff_event_shard AS s, LATERAL ( \
                      SELECT e.at_ms FROM ff_event AS e \
-                     WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e)";
+                     WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e), \
+                   (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
         let found = self.fetch(sqlx::query(sql)).await?;
-        let Some(cells) = found.first() else { return Ok(None) };
+        let Some(cells) = found.first() else { return Ok((None, now)) };
         let cells = Column(cells);
+        let clock = TimestampMs(cells.int(3)?.unwrap_or_default());
         let timer = cells.int(0)?.map(TimestampMs);
         let unannounced = (cells.int(1)? == Some(1)).then_some(now);
         let retired = match (scan, cells.int(2)?) {
@@ -289,7 +321,7 @@ impl Reads<'_> {
             }
             _ => None,
         };
-        Ok(timer.into_iter().chain(unannounced).chain(retired).min())
+        Ok((timer.into_iter().chain(unannounced).chain(retired).min(), clock))
     }
 
     /// Whether the oldest event lies before the newest `keep` endings.

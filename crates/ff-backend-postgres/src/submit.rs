@@ -72,6 +72,7 @@ async fn write(
         unread: Unread::default(),
         sweep_lock: identity.sweep_lock,
         careful: true,
+        locking: false,
     };
     let world = loader.load(&batch.needs(), now).await?;
     // No waiting claim is taken along: it must not share the fate of the caller's own work.

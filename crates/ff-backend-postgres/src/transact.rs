@@ -65,7 +65,7 @@ impl PostgresStore {
                 // The connection is not used again.
                 _ if writer.lost => {}
                 Err(StoreError::Unavailable(_)) => {}
-                Err(_) if writer.connection.execute("ROLLBACK").await.is_err() => {}
+                Err(_) if !rolled_back(&mut writer.connection).await => {}
                 _ => self.keep(writer),
             }
             match done {
@@ -126,6 +126,7 @@ impl PostgresStore {
             unread: Unread::default(),
             sweep_lock: identity.sweep_lock,
             careful: writer.careful,
+            locking: true,
         };
         let mut world = loader.load(&batch.needs(), now).await?;
         let unread = loader.unread;
@@ -184,27 +185,35 @@ impl PostgresStore {
         let Some((shard, seq, event)) = first else { return Err(StoreError::Unknown(why)) };
         let give_up = Instant::now() + RESOLVE_PATIENCE;
         while Instant::now() < give_up {
-            if let Ok(committed) = self.look_for(shard, seq, event).await {
-                return match committed {
-                    true => Ok(()),
-                    false => Err(StoreError::Retry(why)),
-                };
+            let looking = self.look_for(shard, seq, event);
+            match tokio::time::timeout(CONNECT_PATIENCE, looking).await {
+                Ok(Ok(Some(true))) => return Ok(()),
+                Ok(Ok(Some(false))) => return Err(StoreError::Retry(why)),
+                Ok(Ok(None)) => return Err(StoreError::Unknown(why)),
+                Ok(Err(_)) | Err(_) => {}
             }
             tokio::time::sleep(CONNECT_REST).await;
         }
         Err(StoreError::Unknown(why))
     }
 
-    async fn look_for(&self, shard: u16, seq: u64, event: &EventRow) -> Result<bool, StoreError> {
+    /// Nothing, if what was at the place has been forgotten since.
+    async fn look_for(
+        &self,
+        shard: u16,
+        seq: u64,
+        event: &EventRow,
+    ) -> Result<Option<bool>, StoreError> {
         let mut writer = self.connect().await?;
         self.begin(&mut writer.connection).await?;
         let lock = sqlx::query("SELECT head FROM ff_event_shard WHERE shard = $1 FOR UPDATE");
         let lock = lock.bind(narrow(shard)).execute(&mut writer.connection).await;
         lock.map_err(|error| store_error(&error))?;
-        let sql = "SELECT EXISTS (SELECT 1 FROM ff_event WHERE shard = $1 AND seq = $2 \
-                   AND at_ms = $3 AND event_type = $4 AND version = $5 \
-                   AND execution_id IS NOT DISTINCT FROM $6 AND by_whom IS NOT DISTINCT FROM $7)";
-        let found = sqlx::query_scalar(sql)
+        let sql = "SELECT (SELECT at_ms = $3 AND event_type = $4 AND version = $5 \
+                     AND execution_id IS NOT DISTINCT FROM $6 AND by_whom IS NOT DISTINCT FROM $7 \
+                     FROM ff_event WHERE shard = $1 AND seq = $2), \
+                   (SELECT head < $2 FROM ff_event_shard WHERE shard = $1)";
+        let found = sqlx::query_as(sql)
             .bind(narrow(shard))
             .bind(seq as i64)
             .bind(event.at.0)
@@ -213,10 +222,14 @@ impl PostgresStore {
             .bind(event.execution.map(|key| key.id))
             .bind(event.by.as_deref())
             .fetch_one(&mut writer.connection);
-        let found = found.await.map_err(|error| store_error(&error))?;
+        let found: (Option<bool>, bool) = found.await.map_err(|error| store_error(&error))?;
         self.end(&mut writer.connection, "ROLLBACK").await?;
         self.keep(writer);
-        Ok(found)
+        Ok(match found {
+            (Some(same), _) => Some(same),
+            (None, true) => Some(false),
+            (None, false) => None,
+        })
     }
 
     async fn writer(&self) -> Result<Writer, StoreError> {
@@ -264,6 +277,12 @@ impl PostgresStore {
             let _ = writer.connection.close().await;
         }
     }
+}
+
+/// Whether the connection is good for another transaction.
+async fn rolled_back(connection: &mut PgConnection) -> bool {
+    let ended = tokio::time::timeout(CONNECT_PATIENCE, connection.execute("ROLLBACK")).await;
+    matches!(ended, Ok(Ok(_)))
 }
 
 async fn ask_time(connection: &mut PgConnection) -> Result<i64, StoreError> {

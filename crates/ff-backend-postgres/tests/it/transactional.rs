@@ -164,3 +164,44 @@ async fn sql_submits_as_rust_does() {
     backend.close().await;
     schema.drop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_transaction_keeps_nobody_from_finishing() {
+    let schema = Schema::new();
+    let backend = schema.open().await;
+    let pool = own_pool(&schema).await;
+    let keyed = || {
+        let scope = IdempotencyScope::UntilFinished;
+        let idempotency = Some(Idempotency { key: "key".into(), scope });
+        Submission { idempotency, ..Submission::new("lane", "kind") }
+    };
+    backend.submit(vec![keyed()]).await.expect("submit");
+    let claimed = backend.claim_many(claim_from("lane", 1, Duration::ZERO)).await.expect("claim");
+    let mut open = pool.begin().await.expect("begin");
+    let again = backend.submit_in(&mut open, vec![keyed()]).await.expect("submit");
+    assert!(matches!(&again[0], SubmitOutcome::Duplicate { .. }), "{again:?}");
+    let sql = "SELECT ff_submit('lane', 'kind', idempotency_key => 'key')";
+    let id: String = sqlx::query_scalar(sql).fetch_one(&mut *open).await.expect("submit");
+    assert_eq!(Some(id.as_str()), again[0].execution_id().map(ExecutionId::as_str));
+    backend.complete(&claimed[0].handle, None).await.expect("it gives its key back");
+    open.rollback().await.expect("roll back");
+    backend.close().await;
+    schema.drop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_cannot_be_read_stands_in_nobodys_way() {
+    let schema = Schema::new();
+    let backend = schema.open().await;
+    let pool = own_pool(&schema).await;
+    let insert = "INSERT INTO ff_exec_core (partition_key, execution_id, namespace, lane_id, \
+                  attempt_index, lifecycle_phase, version) \
+                  VALUES (0, gen_random_uuid(), 'default', 'lane', -1, 'runnable', 1)";
+    sqlx::query(insert).execute(&pool).await.expect("insert");
+    let outcomes = backend.submit(vec![Submission::new("lane", "kind")]).await.expect("submit");
+    let args = claim_from("lane", 1, Duration::ZERO);
+    let claimed = backend.claim_many(args).await.expect("claim");
+    assert_eq!(Some(&claimed[0].execution_id), outcomes[0].execution_id());
+    backend.close().await;
+    schema.drop().await;
+}

@@ -82,6 +82,8 @@ pub struct Shared {
 /// So many operations are worth a transaction beside one that is under way. Fewer wait for it and
 /// then share a flush with whoever comes meanwhile: two small commits in a row are slower than one.
 const WORTH_ANOTHER: usize = 48;
+/// Longer than a flush takes.
+const WAIT_AT_MOST: Duration = Duration::from_millis(10);
 
 impl Shared {
     pub fn new(queue: Queue) -> Arc<Self> {
@@ -95,9 +97,12 @@ impl Shared {
         if queue.recv_many(waiting, max_batch).await == 0 {
             return false;
         }
+        // A transaction that waits for a lock must not hold up those who need none.
+        let patience = tokio::time::Instant::now() + WAIT_AT_MOST;
         while self.running.load(Ordering::Acquire) > 0 && waiting.len() < WORTH_ANOTHER {
             tokio::select! {
                 () = self.ended.notified() => {}
+                () = tokio::time::sleep_until(patience) => break,
                 received = queue.recv_many(waiting, max_batch) => {
                     if received == 0 {
                         break;
@@ -113,15 +118,25 @@ impl Shared {
     }
 }
 
+/// Ends a turn, also when it panics: the other pumps must not wait for it.
+struct Turn<'s>(&'s Shared);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+        self.0.ended.notify_one();
+    }
+}
+
 /// One of several pumps on the same queue. Runs until the engine is dropped.
 pub async fn pump_shared(store: Arc<dyn Store>, shared: Arc<Shared>, max_batch: usize) {
     let mut waiting = Vec::new();
     let mut last = 0;
     while shared.next(&mut waiting, last, max_batch).await {
+        let turn = Turn(&shared);
         last = waiting.len();
         run_all(&*store, &mut waiting, max_batch).await;
-        shared.running.fetch_sub(1, Ordering::AcqRel);
-        shared.ended.notify_one();
+        drop(turn);
     }
 }
 
@@ -211,7 +226,11 @@ async fn transact(store: &dyn Store, batch: &mut Batch) -> Result<(), StoreError
     let mut tries = 1;
     loop {
         match store.transact(batch).await {
-            Err(StoreError::Conflict(_) | StoreError::Retry(_)) if tries < TRIES => tries += 1,
+            Err(StoreError::Conflict(_)) if tries < TRIES => tries += 1,
+            // Somebody may hold a lock for long; then it is only for those who need it to wait.
+            Err(StoreError::Retry(_)) if tries < if batch.len() > 1 { 2 } else { TRIES } => {
+                tries += 1;
+            }
             outcome => return outcome,
         }
     }

@@ -53,6 +53,8 @@ const ANNOUNCE: usize = 500;
 const LOOKS: u32 = 10;
 /// The rest before the third look; it grows from look to look.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// And how soon it looks again if it may wait longer.
+const LOOK_SOON: Duration = Duration::from_secs(1);
 const RETAIN_EVENTS: usize = 500;
 
 impl Engine {
@@ -140,7 +142,10 @@ impl Engine {
             let waits = Instant::now() < deadline && !wait.is_zero();
             if claimed.grants.is_empty() && !look_again && waits {
                 looks = 0;
-                match self.wait_for_offer(scope, &waiter, claim(), deadline).await? {
+                // What others had in hand comes free without a ring.
+                let patience = if claimed.look_again { LOOK_SOON } else { self.store.patience() };
+                let until = deadline.min(Instant::now() + with_jitter(patience));
+                match self.wait_for_offer(scope, &waiter, claim(), until).await? {
                     Some(answered) => claimed = answered,
                     None => continue,
                 }
@@ -164,17 +169,16 @@ impl Engine {
         scope: Option<&Namespace>,
         waiter: &ClaimWaiter,
         claim: Claim,
-        deadline: Instant,
+        until: Instant,
     ) -> Result<Option<Claimed>, EngineError> {
         let (reply, mut answer) = oneshot::channel();
         waiter.offer(Job::new(claim, scope.cloned(), reply));
-        // A ring may be lost, so a waiting claim also looks from time to time.
-        let look_again = Instant::now() + with_jitter(self.store.patience());
         tokio::select! {
             biased;
             answered = &mut answer => return self.offered(answered).map(Some),
             () = waiter.rung() => {}
-            () = tokio::time::sleep_until(look_again.min(deadline)) => {}
+            // A ring may be lost, so a waiting claim also looks from time to time.
+            () = tokio::time::sleep_until(until) => {}
         }
         if waiter.take_back() {
             return Ok(None);

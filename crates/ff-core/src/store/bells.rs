@@ -127,8 +127,9 @@ impl Bells {
         let Some(queue) = waiters.get_mut(lane) else { return };
         let mut left = count;
         queue.retain(|waiter| {
+            // It has what it wants, unless its transaction fails: it stays, and others are rung.
             if waiter.served.load(Ordering::Acquire) {
-                return false;
+                return true;
             }
             if left == 0 || waiter.ticket >= before {
                 return true;
