@@ -97,8 +97,11 @@ impl PostgresOptions {
     pub(crate) fn connect_options(&self) -> Result<PgConnectOptions, PostgresError> {
         let options: PgConnectOptions =
             self.url.parse().map_err(|error: sqlx::Error| PostgresError::Url(error.to_string()))?;
-        let options =
-            options.application_name("flowfabric").statement_cache_capacity(self.statement_cache);
+        let options = options
+            .application_name("flowfabric")
+            .statement_cache_capacity(self.statement_cache)
+            // No number here is a float, and poolers refuse settings that they do not know.
+            .extra_float_digits(None);
         let Some(schema) = &self.schema else { return Ok(options) };
         // It becomes part of the session's settings, which have no quotes.
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

@@ -38,6 +38,8 @@ pub(crate) struct Loader<'c> {
     pub sweep_lock: i64,
     /// The last try met rows that should not be there.
     pub careful: bool,
+    /// Whether the connection may keep prepared statements.
+    pub keeps: bool,
     /// Whether rows are locked; not in a transaction that may stay open.
     pub locking: bool,
 }
@@ -365,6 +367,7 @@ impl Loader<'_> {
     }
 
     pub(crate) async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
+        let query = query.persistent(self.keeps);
         query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
     }
 }
@@ -418,7 +421,8 @@ pub(crate) async fn oldest_shard(
                  SELECT e.seq, e.at_ms FROM ff_event AS e \
                  WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e \
                ORDER BY e.at_ms, s.shard LIMIT 1";
-    sqlx::query_as(sql).fetch_optional(connection).await.map_err(|error| store_error(&error))
+    let query = sqlx::query_as(sql).persistent(false);
+    query.fetch_optional(connection).await.map_err(|error| store_error(&error))
 }
 
 /// The last place before the newest `keep` endings of all shards: time, shard and number.
@@ -432,7 +436,7 @@ pub(crate) async fn finish_horizon(
                  ORDER BY e.seq DESC LIMIT $1 + 1) AS e \
                ORDER BY e.at_ms DESC, s.shard DESC, e.seq DESC OFFSET $1 LIMIT 1";
     let keep = i64::try_from(keep).unwrap_or(i64::MAX - 1);
-    let query = sqlx::query_as(sql).bind(keep);
+    let query = sqlx::query_as(sql).persistent(false).bind(keep);
     query.fetch_optional(connection).await.map_err(|error| store_error(&error))
 }
 

@@ -34,7 +34,8 @@ pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), Migration
         return Ok(());
     }
     let mut transaction = connection.begin().await?;
-    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
+    let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").persistent(false).bind(LOCK);
+    lock.execute(&mut *transaction).await?;
     let create = "CREATE TABLE IF NOT EXISTS ff_migration (version bigint PRIMARY KEY, \
                   name text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())";
     transaction.execute(create).await?;
@@ -44,7 +45,12 @@ pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), Migration
         if version > applied {
             transaction.execute(sql).await?;
             let record = "INSERT INTO ff_migration (version, name) VALUES ($1, $2)";
-            sqlx::query(record).bind(version).bind(name).execute(&mut *transaction).await?;
+            sqlx::query(record)
+                .persistent(false)
+                .bind(version)
+                .bind(name)
+                .execute(&mut *transaction)
+                .await?;
         }
     }
     transaction.commit().await?;

@@ -39,7 +39,7 @@ async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
     // Behind a pooler statements find each other only inside a transaction, and a transaction must
     // not be left open by a caller who goes away: a task of its own sees it to its end.
     let reading = async move {
-        let mut reads = Reads { connection: &mut connection, identity };
+        let mut reads = Reads { connection: &mut connection, identity, keeps: !pooled };
         let reading = reads.read(query, now, pooled);
         let answer = tokio::time::timeout(READ_PATIENCE, reading).await;
         answer.unwrap_or_else(|_| {
@@ -64,6 +64,8 @@ async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
 struct Reads<'c> {
     connection: &'c mut PgConnection,
     identity: Identity,
+    /// Whether the connection may keep prepared statements.
+    keeps: bool,
 }
 
 impl Reads<'_> {
@@ -337,6 +339,7 @@ impl Reads<'_> {
     }
 
     async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
+        let query = query.persistent(self.keeps);
         query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
     }
 }

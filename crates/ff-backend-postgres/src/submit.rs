@@ -72,6 +72,7 @@ async fn write(
         unread: Unread::default(),
         sweep_lock: identity.sweep_lock,
         careful: true,
+        keeps: !store.pooled,
         locking: false,
     };
     let world = loader.load(&batch.needs(), now).await?;
@@ -79,7 +80,9 @@ async fn write(
     let mut change = batch.decide(world, &Bells::default());
     unannounced(&mut change);
     let unread = Unread::default();
-    Writing { connection, writes: &store.writes, unread: &unread }.write(&change).await?;
+    Writing { connection, writes: &store.writes, unread: &unread, keeps: !store.pooled }
+        .write(&change)
+        .await?;
     let lanes = change.executions.iter().filter_map(|write| match write {
         Write::Insert(row) => Some(&*row.lane),
         Write::Update(_) | Write::Delete(_) => None,
@@ -88,7 +91,7 @@ async fn write(
     lanes.sort_unstable();
     lanes.dedup();
     let notify = sqlx::query("SELECT ff_announce(lane) FROM unnest($1::text[]) AS l(lane)");
-    let notified = notify.bind(lanes).execute(connection).await;
+    let notified = notify.persistent(!store.pooled).bind(lanes).execute(connection).await;
     notified.map(|_| ()).map_err(|error| store_error(&error))
 }
 

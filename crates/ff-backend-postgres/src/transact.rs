@@ -126,6 +126,7 @@ impl PostgresStore {
             unread: Unread::default(),
             sweep_lock: identity.sweep_lock,
             careful: writer.careful,
+            keeps: !self.pooled,
             locking: true,
         };
         let mut world = loader.load(&batch.needs(), now).await?;
@@ -141,8 +142,12 @@ impl PostgresStore {
             // Nothing to keep: the locks are given back without a flush.
             return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| None);
         }
-        let mut writing =
-            Writing { connection: &mut writer.connection, writes: &self.writes, unread: &unread };
+        let mut writing = Writing {
+            connection: &mut writer.connection,
+            writes: &self.writes,
+            unread: &unread,
+            keeps: !self.pooled,
+        };
         writing.write(&change).await?;
         let shards = identity.shards;
         let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
@@ -207,13 +212,14 @@ impl PostgresStore {
         let mut writer = self.connect().await?;
         self.begin(&mut writer.connection).await?;
         let lock = sqlx::query("SELECT head FROM ff_event_shard WHERE shard = $1 FOR UPDATE");
-        let lock = lock.bind(narrow(shard)).execute(&mut writer.connection).await;
+        let lock = lock.persistent(false).bind(narrow(shard)).execute(&mut writer.connection).await;
         lock.map_err(|error| store_error(&error))?;
         let sql = "SELECT (SELECT at_ms = $3 AND event_type = $4 AND version = $5 \
                      AND execution_id IS NOT DISTINCT FROM $6 AND by_whom IS NOT DISTINCT FROM $7 \
                      FROM ff_event WHERE shard = $1 AND seq = $2), \
                    (SELECT head < $2 FROM ff_event_shard WHERE shard = $1)";
         let found = sqlx::query_as(sql)
+            .persistent(false)
             .bind(narrow(shard))
             .bind(seq as i64)
             .bind(event.at.0)

@@ -24,6 +24,8 @@ pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
     pub writes: &'c Writes,
     pub unread: &'c Unread,
+    /// Whether the connection may keep prepared statements.
+    pub keeps: bool,
 }
 
 /// Where a transaction's events are: for each shard the place before its first one. And the name
@@ -118,7 +120,7 @@ impl Writing<'_> {
         if !armed.is_empty() {
             query = timers(query, &armed);
         }
-        let row = query.fetch_one(&mut *self.connection).await;
+        let row = query.persistent(self.keeps).fetch_one(&mut *self.connection).await;
         let row = row.map_err(|error| store_error(&error))?;
         for (place, expected) in counts.into_iter().filter(|count| *count > 0).enumerate() {
             let found: i64 = row.try_get(place).map_err(|error| store_error(&error))?;
@@ -351,6 +353,7 @@ impl Writing<'_> {
             .bind(column(&rows, |row| row.lease_ended))
             .bind(column(&rows, |row| row.by.as_deref()))
             .bind(column(&rows, |row| row.details.as_deref()));
+        let query = query.persistent(self.keeps);
         let bases: Vec<(i16, i64, String)> =
             query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))?;
         let writer = bases.first().map(|(.., writer)| writer.as_str().into());
@@ -367,7 +370,7 @@ impl Writing<'_> {
     }
 
     async fn run(&mut self, query: Prepared<'_>) -> Result<(), StoreError> {
-        let done = query.execute(&mut *self.connection).await;
+        let done = query.persistent(self.keeps).execute(&mut *self.connection).await;
         done.map(|_| ()).map_err(|error| store_error(&error))
     }
 }
