@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 use ff_core::capability;
 use ff_core::engine_error::StoreError;
-use ff_core::store::cells::{Cells, Reader};
+use ff_core::store::cells::{Cells, Reader, readable};
 use ff_core::store::{Change, ClaimScan, Claimable, Needs, World, Write};
 use ff_core::types::ExecutionKey;
 
 use crate::columns::Column;
-use crate::load::{Loader, readable, whole};
+use crate::load::{Loader, whole};
 
 /// A lane with much work is scanned from the front so often, or after so many times the cost of it.
 const FROM_THE_FRONT: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use ff_core::rows::{
     AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
     EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind, TimerRow,
 };
-use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::cells::{Cells, Reader, Words, readable};
 use ff_core::store::{Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
@@ -397,20 +397,6 @@ fn idempotency(cells: &Column<'_>, words: &mut Words) -> Result<IdempotencyRow, 
     let fingerprint = <[u8; 32]>::try_from(&*fingerprint)
         .map_err(|_| StoreError::Corrupt("a fingerprint is not 32 bytes long".to_owned()))?;
     Ok(IdempotencyRow { key, execution, fingerprint, expires_at: reader.time()? })
-}
-
-/// One row that nobody can read must not stop the others: it counts as absent, loudly.
-pub(crate) fn readable(
-    read: Result<ExecutionRow, StoreError>,
-) -> Result<Option<ExecutionRow>, StoreError> {
-    match read {
-        Ok(row) => Ok(Some(row)),
-        Err(StoreError::Corrupt(why)) => {
-            tracing::error!(why, "an execution's row cannot be read; it is passed over");
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Where the log is oldest: the shard and its floor.

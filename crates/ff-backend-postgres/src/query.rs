@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ff_core::contracts::ListOrder;
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
+use ff_core::rows::spelling::{Spelling, words_of};
 use ff_core::rows::{EventRow, ExecutionRow, FlowKey, LaneRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
@@ -346,12 +346,6 @@ impl Reads<'_> {
 
 fn keyed(sql: &str, partition: u16, id: Uuid) -> Prepared<'_> {
     sqlx::query(sql).bind(narrow(partition)).bind(id)
-}
-
-/// Every word that is read as this state.
-fn words_of(state: PublicState) -> Vec<&'static str> {
-    let known = ["pending", "active", "success", state.word()];
-    known.into_iter().filter(|word| PublicState::read(word) == Some(state)).collect()
 }
 
 fn executions(found: &[PgRow]) -> Result<Vec<ExecutionRow>, StoreError> {

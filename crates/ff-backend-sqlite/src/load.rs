@@ -8,7 +8,7 @@ use ff_core::rows::{
     AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
     EdgeGroupRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
 };
-use ff_core::store::cells::{Reader, Words};
+use ff_core::store::cells::{Reader, Words, readable};
 use ff_core::store::{ClaimScan, Claimable, Needs, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use foldhash::HashMap;
@@ -394,18 +394,6 @@ impl Loader<'_> {
             self.connection.prepare_cached(sql)?.query_map(params, read)?.collect()
         };
         collect().map_err(|error| store_error(&error))
-    }
-}
-
-/// One row that nobody can read must not stop the others: it counts as absent, loudly.
-fn readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
-    match read {
-        Ok(row) => Ok(Some(row)),
-        Err(StoreError::Corrupt(why)) => {
-            tracing::error!(why, "an execution's row cannot be read; it is passed over");
-            Ok(None)
-        }
-        Err(error) => Err(error),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ff_core::contracts::ListOrder;
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
+use ff_core::rows::spelling::{Spelling, words_of};
 use ff_core::rows::{EventRow, ExecutionRow, FlowKey};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
@@ -296,12 +296,6 @@ impl Reads<'_> {
     ) -> Result<Vec<SqliteRow>, StoreError> {
         query.fetch_all(self.pool).await.map_err(|error| read_error(&error))
     }
-}
-
-/// Every word that is read as this state.
-fn words_of(state: PublicState) -> Vec<&'static str> {
-    let known = ["pending", "active", "success", state.word()];
-    known.into_iter().filter(|word| PublicState::read(word) == Some(state)).collect()
 }
 
 fn whole(number: usize) -> i64 {

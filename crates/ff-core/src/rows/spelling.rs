@@ -130,6 +130,12 @@ spelling!(TimerKind {
     Idempotency = "idempotency",
 });
 
+/// Every word that is read as this state.
+pub fn words_of(state: PublicState) -> Vec<&'static str> {
+    let known = ["pending", "active", "success", state.word()];
+    known.into_iter().filter(|word| PublicState::read(word) == Some(state)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -278,3 +278,15 @@ impl<'r, C: Cells> Reader<'r, C> {
         })
     }
 }
+
+/// One row that nobody can read must not stop the others: it counts as absent, loudly.
+pub fn readable<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(row) => Ok(Some(row)),
+        Err(StoreError::Corrupt(why)) => {
+            tracing::error!(why, "an execution's row cannot be read; it is passed over");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
