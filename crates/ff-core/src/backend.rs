@@ -156,6 +156,7 @@ impl ClaimPolicy {
 
 /// Which members a flow's cancellation reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CancelFlowPolicy {
     /// Running members finish; waiting ones are never handed out again.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A snapshot taken when the execution is created. Absent parts mean the defaults below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionPolicy {
     pub retry_policy: RetryPolicy,
@@ -20,6 +21,7 @@ pub struct ExecutionPolicy {
 pub const DEFAULT_IDEMPOTENCY_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryPolicy {
     /// Attempts after the first.
@@ -36,6 +38,7 @@ impl Default for RetryPolicy {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Backoff {
     Fixed {
@@ -76,6 +79,7 @@ impl Backoff {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TimeoutPolicy {
     /// An attempt that runs longer counts as failed and is retried as the retry policy says.
@@ -93,6 +97,7 @@ impl Default for TimeoutPolicy {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RoutingRequirements {
     pub required_capabilities: BTreeSet<String>,

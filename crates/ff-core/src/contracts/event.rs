@@ -9,6 +9,7 @@ macro_rules! event_types {
     ($($(#[$doc:meta])* $variant:ident = $word:literal;)+) => {
         /// What happened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum EventType { $($(#[$doc])* $variant),+ }
@@ -62,7 +63,8 @@ impl EventType {
 }
 
 /// One accepted transition.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
     /// Resuming a subscription here yields the next event.
     pub cursor: String,

@@ -1,14 +1,16 @@
 //! What reads answer.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::state::{AttemptOutcome, AttemptType, LaneState, PublicState};
 use crate::types::{ExecutionId, FlowId, LaneId, Namespace, TimestampMs};
 
 /// Everything about one execution except its bytes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExecutionSnapshot {
     pub execution_id: ExecutionId,
     pub namespace: Namespace,
@@ -41,7 +43,8 @@ pub struct ExecutionSnapshot {
     pub version: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseSnapshot {
     pub worker_id: String,
     pub worker_instance_id: String,
@@ -50,13 +53,15 @@ pub struct LeaseSnapshot {
     pub expires_at: TimestampMs,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ProgressSnapshot {
     pub percent: Option<u8>,
     pub message: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AttemptSnapshot {
     pub attempt_index: u32,
     pub attempt_type: AttemptType,
@@ -71,7 +76,8 @@ pub struct AttemptSnapshot {
 }
 
 /// A line in a list of executions.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExecutionSummary {
     pub execution_id: ExecutionId,
     pub namespace: Namespace,
@@ -110,7 +116,8 @@ pub enum ListOrder {
     OldestFirst,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExecutionPage {
     pub executions: Vec<ExecutionSummary>,
     /// Present when there is more.
@@ -118,14 +125,16 @@ pub struct ExecutionPage {
 }
 
 /// How many executions of a lane are in each state.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LaneCounts {
     pub namespace: Namespace,
     pub lane_id: LaneId,
     pub counts: BTreeMap<PublicState, u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LaneSnapshot {
     pub lane_id: LaneId,
     pub state: LaneState,
@@ -135,12 +144,13 @@ pub struct LaneSnapshot {
 }
 
 /// Why an execution is not running, in words and as data.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Explanation {
     pub execution_id: ExecutionId,
     pub public_state: PublicState,
     /// The stable word of the rule that holds it.
-    pub rule: &'static str,
+    pub rule: Cow<'static, str>,
     pub words: String,
     /// The rule's numbers.
     pub details: serde_json::Value,
@@ -149,7 +159,8 @@ pub struct Explanation {
 }
 
 /// What a store promises about an acknowledged write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// It survives a power cut.

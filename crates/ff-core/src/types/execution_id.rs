@@ -10,6 +10,7 @@ use crate::types::LaneId;
 
 /// An execution's identity in its wire form. It cannot be built from a malformed string.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ExecutionId(String);
 
 /// The same identity as two numbers: what rows are keyed by.

@@ -36,7 +36,7 @@ pub fn explain(
     Explanation {
         execution_id: row.key.execution_id(),
         public_state: row.public_state,
-        rule: finding.rule,
+        rule: finding.rule.into(),
         words: finding.words,
         details: finding.details,
         next_change_at: finding.next_change_at,

@@ -1,0 +1,30 @@
+//! The shapes that cross HTTP, shared by the server and its clients. Field names and words are
+//! those of the engine; instants are RFC 3339 in UTC, durations are `30s` or ISO 8601.
+
+#![forbid(unsafe_code)]
+
+pub mod bytes;
+mod execution;
+mod lane;
+mod lease;
+mod problem;
+mod span;
+mod system;
+mod token;
+
+pub use bytes::{BytesError, JSON};
+pub use execution::{
+    CancelRequest, ChangePriorityRequest, EventPage, ExecutionResult, HistoryPage, Payload,
+    ReplayRequest, RescheduleRequest, RevokeLeaseOutcome, RevokeLeaseRequest, StateAnswer,
+    SubmitBatchAnswer, SubmitBatchRequest, SubmitOutcome, SubmitRequest,
+};
+pub use lane::{CancelFlowAnswer, CancelFlowRequest, CountsAnswer, LanesAnswer, PauseLaneRequest};
+pub use lease::{
+    CancelHeldRequest, ClaimAnswer, ClaimRequest, ClaimedExecution, CompleteRequest, DelayAnswer,
+    DelayRequest, FailAnswer, FailRequest, FailureClass, LeaseBatchAnswer, LeaseBatchRequest,
+    LeaseOperation, LeaseOutcome, ProgressRequest, RenewAnswer, RenewOutcome, RenewRequest,
+};
+pub use problem::Problem;
+pub use span::{Span, SpanError};
+pub use system::{Health, Version};
+pub use token::{CreateTokenRequest, CreatedToken, Scope, TokenList, TokenSnapshot};
