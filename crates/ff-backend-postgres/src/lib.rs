@@ -17,6 +17,7 @@ mod listen;
 mod load;
 mod migrate;
 mod query;
+mod records;
 mod sql;
 mod statements;
 mod submit;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
-    EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey, TimerKind, TimerRow,
+    AttemptKey, EdgeGroupKey, EdgeGroupRow, EventRow, ExecutionRow, FlowKey, IdempotencyKey,
+    IdempotencyRow, TimerKey, TimerKind, TimerRow,
 };
-use ff_core::store::cells::{Cells, Reader, Words, readable};
-use ff_core::store::{Needs, RetentionScan, World};
+use ff_core::store::cells::{Reader, Words, readable};
+use ff_core::store::{Batch, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -47,8 +47,18 @@ pub(crate) struct Loader<'c> {
 pub(crate) type Prepared<'q> = Query<'q, Postgres, PgArguments>;
 
 impl Loader<'_> {
-    pub async fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
+    /// Everything that a batch needs, in as many rounds as it takes.
+    pub async fn load(&mut self, batch: &mut Batch, now: TimestampMs) -> Result<World, StoreError> {
         let mut world = World::new(now, "postgres");
+        let mut asked = batch.needs();
+        self.round(&mut world, &asked).await?;
+        while let Some(more) = batch.more(&mut world, &mut asked) {
+            self.round(&mut world, &more).await?;
+        }
+        Ok(world)
+    }
+
+    async fn round(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         let mut executions = needs.executions.clone();
         if needs.due_timers > 0 || needs.unannounced > 0 || needs.retention.is_some() {
             // Sweepers of other engines wait for each other, so that nothing is done twice.
@@ -56,27 +66,28 @@ impl Loader<'_> {
             self.fetch(lock).await?;
         }
         if needs.due_timers > 0 {
-            self.due_timers(&mut world, needs.due_timers, &mut executions).await?;
+            self.due_timers(world, needs.due_timers, &mut executions).await?;
         }
         if let Some(scan) = needs.retention {
-            self.retired(&mut world, scan, &mut executions).await?;
+            self.retired(world, scan, &mut executions).await?;
         }
-        self.flows(&mut world, &needs.flows, &self.statements.flows_locked).await?;
+        self.flows(world, &needs.flows, &self.statements.flows_locked).await?;
         self.members(&needs.flow_members, &mut executions).await?;
-        self.executions(&mut world, &executions).await?;
+        self.executions(world, &executions).await?;
         if needs.unannounced > 0 {
-            self.unannounced(&mut world, needs.unannounced).await?;
+            self.unannounced(world, needs.unannounced).await?;
         }
         if !needs.claimable.is_empty() {
-            self.claimable(&mut world, needs).await?;
+            self.claimable(world, needs).await?;
         }
-        self.attempts(&mut world, &needs.attempts).await?;
-        self.flows_of_claimable(&mut world).await?;
-        self.edge_groups(&mut world, &needs.edge_groups_into).await?;
-        self.backlogs(&mut world, &needs.backlogs).await?;
-        self.lanes(&mut world, needs).await?;
-        self.idempotency(&mut world, needs).await?;
-        Ok(world)
+        self.attempts(world, &needs.attempts).await?;
+        if !needs.claimable.is_empty() {
+            self.flows_of_claimable(world).await?;
+        }
+        self.edge_groups(world, &needs.edge_groups_into).await?;
+        self.records(world, needs).await?;
+        self.lanes(world, needs).await?;
+        self.idempotency(world, needs).await
     }
 
     /// Locks executions in the order of their keys.
@@ -85,8 +96,10 @@ impl Loader<'_> {
         world: &mut World,
         keys: &BTreeSet<ExecutionKey>,
     ) -> Result<(), StoreError> {
-        let unread =
-            |key: &&ExecutionKey| self.careful || !self.held.take(**key, world, &mut self.unread);
+        let unread = |key: &&ExecutionKey| {
+            !world.executions.is_loaded(key)
+                && (self.careful || !self.held.take(**key, world, &mut self.unread))
+        };
         let keys: Vec<&ExecutionKey> = keys.iter().filter(unread).collect();
         if keys.is_empty() {
             return Ok(());
@@ -237,41 +250,9 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// The header's lock stands for the members too.
-    async fn backlogs(
-        &mut self,
-        world: &mut World,
-        flows: &BTreeSet<FlowKey>,
-    ) -> Result<(), StoreError> {
-        for flow in flows {
-            let header = "SELECT requested_at_ms, requester, reason, cancellation_policy, status \
-                          FROM ff_cancel_backlog WHERE partition_key = $1 AND flow_id = $2 \
-                          FOR UPDATE";
-            for cells in self.fetch(one_key(sqlx::query(header), flow.partition, flow.id)).await? {
-                let column = Column(&cells);
-                let mut reader = Reader::new(&column, self.words);
-                world.backlogs.load(BacklogRow {
-                    key: *flow,
-                    requested_at: TimestampMs(reader.number()?),
-                    requester: reader.own_text()?.unwrap_or_default(),
-                    reason: reader.own_text()?.unwrap_or_default(),
-                    cancellation_policy: reader.own_text()?.unwrap_or_default(),
-                    status: reader.own_text()?.unwrap_or_default(),
-                });
-            }
-            let members = "SELECT execution_id FROM ff_cancel_backlog_member \
-                           WHERE partition_key = $1 AND flow_id = $2";
-            for cells in self.fetch(one_key(sqlx::query(members), flow.partition, flow.id)).await? {
-                let execution_id = Column(&cells).text(0)?.unwrap_or_default().to_owned();
-                let key = BacklogMemberKey { flow: *flow, execution_id };
-                world.backlog_members.load(BacklogMemberRow { key });
-            }
-        }
-        Ok(())
-    }
-
     async fn lanes(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
-        let announced = world.unannounced.iter().filter_map(|key| world.executions.get(key));
+        let announced = if needs.unannounced > 0 { &world.unannounced[..] } else { &[] };
+        let announced = announced.iter().filter_map(|key| world.executions.get(key));
         let announced = announced.map(|row| row.lane.clone());
         // A claim has brought its lanes already.
         let asked = needs.lanes.iter().filter(|_| needs.claimable.is_empty());
@@ -289,9 +270,11 @@ impl Loader<'_> {
 
     /// The keys that were asked for, and those of executions that a timer or retention brought.
     async fn idempotency(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
-        let timers = world.due_timers.iter().flat_map(|timer| &timer.members);
+        let first = needs.due_timers > 0 || needs.retention.is_some();
+        let timers = world.due_timers.iter().filter(|_| first).flat_map(|timer| &timer.members);
         let timers = timers.map(|member| member.execution);
-        let retired = world.retired_events.iter().filter_map(|event| event.execution);
+        let retired = world.retired_events.iter().filter(|_| first);
+        let retired = retired.filter_map(|event| event.execution);
         let own = timers.chain(retired).filter_map(|key| {
             let row = world.executions.get(&key)?;
             let key = row.idempotency_key.clone()?;

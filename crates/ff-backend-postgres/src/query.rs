@@ -61,7 +61,7 @@ async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
     Ok(rows)
 }
 
-struct Reads<'c> {
+pub(crate) struct Reads<'c> {
     connection: &'c mut PgConnection,
     identity: Identity,
     /// Whether the connection may keep prepared statements.
@@ -115,6 +115,7 @@ impl Reads<'_> {
             }
             Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()).await?,
             Query::Lanes => rows.lanes = self.lanes().await?,
+            Query::Records { keys, scans } => rows.records = self.records(&keys, &scans).await?,
             Query::Log => rows.log = Some(self.log().await?),
             Query::NextDue(scan) => (rows.next_due, rows.now) = self.next_due(scan, now).await?,
         }
@@ -338,7 +339,7 @@ impl Reads<'_> {
         Ok(at.is_some_and(|at| (at, shard, seq) <= horizon))
     }
 
-    async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
+    pub(crate) async fn fetch(&mut self, query: Prepared<'_>) -> Result<Vec<PgRow>, StoreError> {
         let query = query.persistent(self.keeps);
         query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
     }

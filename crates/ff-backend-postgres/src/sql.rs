@@ -5,6 +5,8 @@
 
 use std::fmt::Write as _;
 
+use ff_core::rows::RECORDS;
+
 /// The texts, put together once.
 pub(crate) struct Writes {
     pub insert_executions: String,
@@ -18,9 +20,7 @@ pub(crate) struct Writes {
     pub insert_lanes: String,
     pub update_lanes: String,
     pub update_edge_groups: String,
-    pub insert_backlog_members: String,
-    pub delete_backlog_members: String,
-    pub purge: [String; 3],
+    pub purge: Vec<String>,
     pub append_events: String,
 }
 
@@ -136,8 +136,6 @@ const GROUP: Columns = &[
     ("running_count", "int4"),
 ];
 
-const MEMBER: Columns = &[("partition_key", "int2"), ("flow_id", "uuid"), ("execution_id", "text")];
-
 const EVENT: Columns = &[
     ("shard", "int2"),
     ("seq", "int8"),
@@ -162,6 +160,8 @@ const EVENT: Columns = &[
 impl Default for Writes {
     fn default() -> Self {
         let lane_key = &[("lane_id", "text")];
+        let owned = RECORDS.iter().filter(|spec| spec.owned).map(|spec| spec.table);
+        let known = ["ff_event", "ff_attempt", "ff_exec_core"];
         Self {
             insert_executions: insert(1, "ff_exec_core", &[KEY, NEW]),
             together: std::array::from_fn(together),
@@ -173,16 +173,14 @@ impl Default for Writes {
             insert_lanes: insert(1, "ff_lane", &[lane_key, LANE]),
             update_lanes: update(1, "ff_lane", lane_key, &[LANE]),
             update_edge_groups: update(1, "ff_edge_group", GROUP_KEY, &[GROUP]),
-            insert_backlog_members: insert(1, "ff_cancel_backlog_member", &[MEMBER]),
-            delete_backlog_members: delete("ff_cancel_backlog_member", MEMBER),
-            purge: ["ff_event", "ff_attempt", "ff_exec_core"].map(|table| delete(table, KEY)),
+            purge: owned.chain(known).map(|table| delete(table, KEY)).collect(),
             append_events: append_events(),
         }
     }
 }
 
 /// The arrays as a table `u`, the first of them being this parameter.
-fn rows(first: usize, columns: &[(&str, &str)]) -> String {
+pub(crate) fn rows(first: usize, columns: &[(&str, &str)]) -> String {
     let mut list = String::new();
     for (place, (name, kind)) in columns.iter().enumerate() {
         let kind = if *kind == "json" { "text" } else { kind };
@@ -200,19 +198,24 @@ fn names(columns: &[(&str, &str)]) -> String {
     columns.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-fn matching(table: &str, key: &[(&str, &str)]) -> String {
+pub(crate) fn matching(table: &str, key: &[(&str, &str)]) -> String {
     let same = |(name, _): &(&str, &str)| format!("{table}.{name} = u.{name}");
     key.iter().map(same).collect::<Vec<_>>().join(" AND ")
 }
 
-fn insert(first: usize, table: &str, columns: &[Columns]) -> String {
+pub(crate) fn insert(first: usize, table: &str, columns: &[&[(&str, &str)]]) -> String {
     let columns = columns.concat();
     let values: Vec<_> = columns.iter().map(value).collect();
     let (names, values, rows) = (names(&columns), values.join(", "), rows(first, &columns));
     format!("INSERT INTO {table} ({names}) SELECT {values} FROM {rows}")
 }
 
-fn update(first: usize, table: &str, key: Columns, columns: &[Columns]) -> String {
+pub(crate) fn update(
+    first: usize,
+    table: &str,
+    key: &[(&str, &str)],
+    columns: &[&[(&str, &str)]],
+) -> String {
     let changed = columns.concat();
     let set: Vec<_> =
         changed.iter().map(|column| format!("{} = {}", column.0, value(column))).collect();
@@ -257,7 +260,7 @@ fn put_timers(first: usize) -> String {
     format!("{put} ON CONFLICT (due_at_ms, kind, subject) DO UPDATE SET members = excluded.members")
 }
 
-fn delete(table: &str, key: Columns) -> String {
+pub(crate) fn delete(table: &str, key: &[(&str, &str)]) -> String {
     format!("DELETE FROM {table} USING {} WHERE {}", rows(1, key), matching(table, key))
 }
 
@@ -287,13 +290,6 @@ pub(crate) const INSERT_FLOW: &str = "INSERT INTO ff_flow_core (partition_key, f
 pub(crate) const UPDATE_FLOW: &str = "UPDATE ff_flow_core SET namespace = $3, graph_revision = $4, \
     public_flow_state = $5, created_at_ms = $6, terminal_at_ms = $7, raw_fields = $8::text::jsonb \
     WHERE partition_key = $1 AND flow_id = $2";
-
-pub(crate) const INSERT_BACKLOG: &str = "INSERT INTO ff_cancel_backlog (partition_key, flow_id, \
-    requested_at_ms, requester, reason, cancellation_policy, status) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7)";
-
-pub(crate) const DELETE_BACKLOG: &str =
-    "DELETE FROM ff_cancel_backlog WHERE partition_key = $1 AND flow_id = $2";
 
 pub(crate) const LOCK_SHARDS: &str =
     "SELECT shard FROM ff_event_shard WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";

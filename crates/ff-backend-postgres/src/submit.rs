@@ -75,7 +75,7 @@ async fn write(
         keeps: !store.pooled,
         locking: false,
     };
-    let world = loader.load(&batch.needs(), now).await?;
+    let world = loader.load(batch, now).await?;
     // No waiting claim is taken along: it must not share the fate of the caller's own work.
     let mut change = batch.decide(world, &Bells::default());
     unannounced(&mut change);

@@ -129,7 +129,7 @@ impl PostgresStore {
             keeps: !self.pooled,
             locking: true,
         };
-        let mut world = loader.load(&batch.needs(), now).await?;
+        let mut world = loader.load(batch, now).await?;
         let unread = loader.unread;
         if begun.elapsed() > STALE {
             world.now = self.time.observe(ask_time(&mut writer.connection).await?);
@@ -302,8 +302,7 @@ fn is_empty(change: &Change) -> bool {
         && change.attempts.is_empty()
         && change.flows.is_empty()
         && change.edge_groups.is_empty()
-        && change.backlogs.is_empty()
-        && change.backlog_members.is_empty()
+        && change.records.is_empty()
         && change.lanes.is_empty()
         && change.timers.is_empty()
         && change.idempotency.is_empty()

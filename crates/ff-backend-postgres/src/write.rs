@@ -6,8 +6,7 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptRow, BacklogMemberRow, BacklogRow, Blob, EdgeGroupRow, ExecutionRow, FlowRow,
-    IdempotencyRow, LaneRow, Row, TimerRow,
+    AttemptRow, Blob, EdgeGroupRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Row, TimerRow,
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -47,8 +46,7 @@ impl Writing<'_> {
         self.write_lanes(&change.lanes).await?;
         self.write_flows(&change.flows).await?;
         self.write_edge_groups(&change.edge_groups).await?;
-        self.write_backlogs(&change.backlogs).await?;
-        self.write_backlog_members(&change.backlog_members).await
+        self.write_records(&change.records).await
     }
 
     async fn insert_executions(
@@ -245,47 +243,6 @@ impl Writing<'_> {
         self.run(query).await
     }
 
-    async fn write_backlogs(&mut self, writes: &[Write<BacklogRow>]) -> Result<(), StoreError> {
-        for write in writes {
-            let query = match write {
-                Write::Insert(row) | Write::Update(row) => sqlx::query(sql::INSERT_BACKLOG)
-                    .bind(narrow(row.key.partition))
-                    .bind(row.key.id)
-                    .bind(row.requested_at.0)
-                    .bind(&*row.requester)
-                    .bind(&*row.reason)
-                    .bind(&*row.cancellation_policy)
-                    .bind(&*row.status),
-                Write::Delete(key) => {
-                    sqlx::query(sql::DELETE_BACKLOG).bind(narrow(key.partition)).bind(key.id)
-                }
-            };
-            self.run(query).await?;
-        }
-        Ok(())
-    }
-
-    async fn write_backlog_members(
-        &mut self,
-        writes: &[Write<BacklogMemberRow>],
-    ) -> Result<(), StoreError> {
-        let new: Vec<_> = put(writes).into_iter().map(|row| &row.key).collect();
-        for (sql, keys) in [
-            (&self.writes.delete_backlog_members, deleted(writes)),
-            (&self.writes.insert_backlog_members, new),
-        ] {
-            if keys.is_empty() {
-                continue;
-            }
-            let query = sqlx::query(sql)
-                .bind(column(&keys, |key| narrow(key.flow.partition)))
-                .bind(column(&keys, |key| key.flow.id))
-                .bind(column(&keys, |key| key.execution_id.as_str()));
-            self.run(query).await?;
-        }
-        Ok(())
-    }
-
     /// Forgets executions and everything that hangs on them.
     async fn purge(&mut self, writes: &[Write<ExecutionRow>]) -> Result<(), StoreError> {
         let gone = deleted(writes);
@@ -367,6 +324,22 @@ impl Writing<'_> {
             self.run(sqlx::query(sql).bind(shard).bind(floor)).await?;
         }
         Ok(())
+    }
+
+    /// Runs a statement that must find as many rows as this, if it says so.
+    pub(crate) async fn counted(
+        &mut self,
+        query: Prepared<'_>,
+        expected: Option<usize>,
+    ) -> Result<(), StoreError> {
+        let done = query.persistent(self.keeps).execute(&mut *self.connection).await;
+        let found = done.map_err(|error| store_error(&error))?.rows_affected();
+        match expected {
+            Some(expected) if found != expected as u64 => {
+                Err(StoreError::Conflict(format!("{found} of {expected} rows are there")))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn run(&mut self, query: Prepared<'_>) -> Result<(), StoreError> {

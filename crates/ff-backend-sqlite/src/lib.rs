@@ -17,6 +17,7 @@ mod load;
 mod lock;
 mod migrate;
 mod query;
+mod records;
 mod statements;
 mod sweep;
 mod transact;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ff_core::capability;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{
-    AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, Blob, EdgeGroupKey,
-    EdgeGroupRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
+    AttemptKey, AttemptRow, Blob, EdgeGroupKey, EdgeGroupRow, ExecutionRow, FlowKey,
+    IdempotencyKey, IdempotencyRow,
 };
 use ff_core::store::cells::{Reader, Words, readable};
 use ff_core::store::{ClaimScan, Claimable, Needs, World};
@@ -47,47 +47,44 @@ pub(crate) struct Loader<'c> {
 }
 
 impl Loader<'_> {
-    pub fn load(&mut self, needs: &Needs, now: TimestampMs) -> Result<World, StoreError> {
-        let mut world = World::new(now, "sqlite");
+    pub fn load(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         let keys: Vec<ExecutionKey> = needs.executions.iter().copied().collect();
         let rows = keys.len() + needs.claimable.values().sum::<usize>();
         world.executions.reserve(rows);
         world.attempts.reserve(rows);
-        self.executions(&mut world, &keys)?;
+        self.executions(world, &keys)?;
         for flow in &needs.flow_members {
-            self.members(&mut world, *flow)?;
+            self.members(world, *flow)?;
         }
         for key in &needs.attempts {
-            self.attempt(&mut world, key.execution, key.index)?;
+            self.attempt(world, key.execution, key.index)?;
         }
         for flow in &needs.flows {
-            self.flow(&mut world, *flow)?;
+            self.flow(world, *flow)?;
         }
         for key in &needs.edge_groups_into {
-            self.edge_groups(&mut world, *key)?;
-        }
-        for flow in &needs.backlogs {
-            self.backlog(&mut world, *flow)?;
+            self.edge_groups(world, *key)?;
         }
         for lane in &needs.lanes {
-            self.lane(&mut world, lane)?;
+            self.lane(world, lane)?;
         }
         for key in &needs.idempotency {
-            self.idempotency(&mut world, key)?;
+            self.idempotency(world, key)?;
         }
+        self.records(world, needs)?;
         for (scan, limit) in &needs.claimable {
-            self.claimable(&mut world, scan, *limit)?;
+            self.claimable(world, scan, *limit)?;
         }
         if needs.due_timers > 0 {
-            self.due_timers(&mut world, needs.due_timers, now)?;
+            self.due_timers(world, needs.due_timers)?;
         }
         if needs.unannounced > 0 {
-            self.unannounced(&mut world, needs.unannounced)?;
+            self.unannounced(world, needs.unannounced)?;
         }
         if let Some(scan) = needs.retention {
-            self.retired(&mut world, scan, now)?;
+            self.retired(world, scan)?;
         }
-        Ok(world)
+        Ok(())
     }
 
     /// Executions with their current attempts.
@@ -220,32 +217,6 @@ impl Loader<'_> {
         };
         for row in self.rows(sql, params![key.id.as_bytes()], group)? {
             world.edge_groups.load(row);
-        }
-        Ok(())
-    }
-
-    fn backlog(&self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
-        let header = "SELECT requested_at_ms, requester, reason, cancellation_policy, status \
-                      FROM ff_cancel_backlog WHERE partition_key = 0 AND flow_id = ?1";
-        let read = |row: &Row<'_>| {
-            Ok(BacklogRow {
-                key: flow,
-                requested_at: TimestampMs(row.get(0)?),
-                requester: row.get(1)?,
-                reason: row.get(2)?,
-                cancellation_policy: row.get(3)?,
-                status: row.get(4)?,
-            })
-        };
-        for row in self.rows(header, params![flow.id.as_bytes()], read)? {
-            world.backlogs.load(row);
-        }
-        let members = "SELECT execution_id FROM ff_cancel_backlog_member \
-                       WHERE partition_key = 0 AND flow_id = ?1";
-        let ids: Vec<String> = self.rows(members, params![flow.id.as_bytes()], |row| row.get(0))?;
-        for execution_id in ids {
-            let key = BacklogMemberKey { flow, execution_id };
-            world.backlog_members.load(BacklogMemberRow { key });
         }
         Ok(())
     }

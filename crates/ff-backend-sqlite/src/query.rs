@@ -52,14 +52,15 @@ pub(crate) async fn run(
         }
         Query::Counts { namespace } => rows.counts = reads.counts(namespace.as_ref()).await?,
         Query::Lanes => rows.lanes = reads.lanes().await?,
+        Query::Records { keys, scans } => rows.records = reads.records(&keys, &scans).await?,
         Query::Log => rows.log = Some(reads.log().await?),
         Query::NextDue(scan) => rows.next_due = reads.next_due(scan, now).await?,
     }
     Ok(rows)
 }
 
-struct Reads<'p> {
-    pool: &'p SqlitePool,
+pub(crate) struct Reads<'p> {
+    pub pool: &'p SqlitePool,
 }
 
 impl Reads<'_> {
@@ -290,7 +291,7 @@ impl Reads<'_> {
         found.first().map_or(Ok(None), |cells| Read(cells).int(0))
     }
 
-    async fn fetch<'q>(
+    pub(crate) async fn fetch<'q>(
         &self,
         query: sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>,
     ) -> Result<Vec<SqliteRow>, StoreError> {

@@ -14,12 +14,8 @@ use crate::error::store_error;
 use crate::load::Loader;
 
 impl Loader<'_> {
-    pub(crate) fn due_timers(
-        &mut self,
-        world: &mut World,
-        limit: usize,
-        now: TimestampMs,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn due_timers(&mut self, world: &mut World, limit: usize) -> Result<(), StoreError> {
+        let now = world.now;
         let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer WHERE due_at_ms <= ?1 \
                    ORDER BY due_at_ms, kind, subject LIMIT ?2";
         let read = |row: &Row<'_>| {
@@ -73,8 +69,8 @@ impl Loader<'_> {
         &mut self,
         world: &mut World,
         scan: RetentionScan,
-        now: TimestampMs,
     ) -> Result<(), StoreError> {
+        let now = world.now;
         let cutoff = scan.max_age_ms.map_or(i64::MIN, |age| now.0.saturating_sub_unsigned(age));
         let horizon = match scan.max_finished {
             Some(keep) => finish_horizon(self.connection, keep)?,

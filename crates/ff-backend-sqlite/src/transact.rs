@@ -7,7 +7,7 @@ use ff_core::contracts::{Submission, SubmitOutcome};
 use ff_core::engine::{Engine, prepare_submit};
 use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::store::cells::Words;
-use ff_core::store::{Batch, Bells, Change, Job, Store};
+use ff_core::store::{Batch, Bells, Change, Job, Store, World};
 use ff_core::types::TimestampMs;
 use rusqlite::{Connection as Sqlite, DatabaseName, ErrorCode, OpenFlags, OptionalExtension};
 use tokio::sync::oneshot;
@@ -136,7 +136,12 @@ impl Connection {
             log_floor: self.log.floor,
             careful: self.careful,
         };
-        let world = loader.load(&batch.needs(), now)?;
+        let mut world = World::new(now, "sqlite");
+        let mut asked = batch.needs();
+        loader.load(&mut world, &asked)?;
+        while let Some(more) = batch.more(&mut world, &mut asked) {
+            loader.load(&mut world, &more)?;
+        }
         let change = batch.decide(world, bells);
         let mut writing = Writing {
             connection: &self.sqlite,

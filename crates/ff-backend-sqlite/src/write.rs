@@ -2,8 +2,8 @@
 
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptRow, BacklogMemberRow, BacklogRow, Blob, EdgeGroupRow, EventRow, ExecutionRow, FlowRow,
-    IdempotencyRow, LaneRow, TimerRow,
+    AttemptRow, Blob, EdgeGroupRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow,
+    TimerRow,
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -43,6 +43,7 @@ impl Writing<'_> {
         self.write_idempotency(&change.idempotency)?;
         self.write_lanes(&change.lanes)?;
         self.write_flows(change)?;
+        self.write_records(&change.records)?;
         if let Some((_, floor)) = change.log_floor {
             self.raise_floor(i64::try_from(floor).unwrap_or(i64::MAX))?;
         }
@@ -253,30 +254,6 @@ impl Writing<'_> {
                 self.write_edge_group(row)?;
             }
         }
-        for write in &change.backlogs {
-            match write {
-                Write::Insert(row) | Write::Update(row) => self.insert_backlog(row)?,
-                Write::Delete(key) => self.run(
-                    "DELETE FROM ff_cancel_backlog WHERE partition_key = 0 AND flow_id = ?1",
-                    params![key.id.as_bytes()],
-                )?,
-            }
-        }
-        for write in &change.backlog_members {
-            let (sql, key) = match write {
-                Write::Insert(BacklogMemberRow { key })
-                | Write::Update(BacklogMemberRow { key }) => (
-                    "INSERT INTO ff_cancel_backlog_member (flow_id, execution_id) VALUES (?1, ?2)",
-                    key,
-                ),
-                Write::Delete(key) => (
-                    "DELETE FROM ff_cancel_backlog_member \
-                     WHERE partition_key = 0 AND flow_id = ?1 AND execution_id = ?2",
-                    key,
-                ),
-            };
-            self.run(sql, params![key.flow.id.as_bytes(), key.execution_id])?;
-        }
         Ok(())
     }
 
@@ -326,21 +303,6 @@ impl Writing<'_> {
         )
     }
 
-    fn insert_backlog(&self, row: &BacklogRow) -> Result<()> {
-        self.run(
-            "INSERT INTO ff_cancel_backlog (flow_id, requested_at_ms, requester, reason, \
-             cancellation_policy, status) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                row.key.id.as_bytes(),
-                row.requested_at.0,
-                &*row.requester,
-                &*row.reason,
-                &*row.cancellation_policy,
-                &*row.status
-            ],
-        )
-    }
-
     /// Forgets an execution and everything that hangs on it, its chain of events first.
     fn purge(&mut self, key: ExecutionKey) -> Result<()> {
         let id = params![key.id.as_bytes()];
@@ -354,6 +316,7 @@ impl Writing<'_> {
         )?;
         self.run("DELETE FROM ff_blob WHERE execution_id = ?1", id)?;
         self.run("DELETE FROM ff_attempt WHERE partition_key = 0 AND execution_id = ?1", id)?;
+        self.purge_records(key)?;
         // Another row may take the key in this very transaction.
         self.places.entry(key.id).or_default().rowid = 0;
         self.run("DELETE FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1", id)

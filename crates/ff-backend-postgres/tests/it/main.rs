@@ -8,5 +8,6 @@ mod dropped;
 mod engines;
 mod migrations;
 mod model;
+mod records;
 mod subscribers;
 mod transactional;

@@ -4,4 +4,5 @@ mod conformance;
 mod contract;
 mod files;
 mod model;
+mod records;
 mod transactional;

@@ -33,6 +33,10 @@ pub trait Operation: Send + 'static {
     /// Names everything that `decide` will look at.
     fn needs(&self, needs: &mut Needs);
 
+    /// Names what else must be seen, now that what was named so far has been loaded. Asked again
+    /// until it names nothing new.
+    fn more(&self, _world: &World, _needs: &mut Needs) {}
+
     /// Decides, and says what to write. A refusal writes nothing.
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError>;
 }

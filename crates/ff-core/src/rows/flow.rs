@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Row;
+use super::{Row, record};
 use crate::types::{FlowId, TimestampMs};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,41 +84,27 @@ impl Row for EdgeGroupRow {
     }
 }
 
-/// A flow whose cancelled members have not all been acknowledged.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BacklogRow {
-    pub key: FlowKey,
-    pub requested_at: TimestampMs,
-    pub requester: Arc<str>,
-    pub reason: Arc<str>,
-    pub cancellation_policy: Arc<str>,
-    pub status: Arc<str>,
-}
-
-impl Row for BacklogRow {
-    type Key = FlowKey;
-
-    fn key(&self) -> FlowKey {
-        self.key
+record! {
+    /// A flow whose cancelled members have not all been acknowledged.
+    pub struct BacklogRow in "ff_cancel_backlog" {
+        key BacklogKey {
+            flow: FlowKey = [partition_key: Small, flow_id: Uuid],
+        }
+        requested_at: TimestampMs = [requested_at_ms: Int],
+        requester: Arc<str> = [requester: Text],
+        reason: Arc<str> = [reason: Text],
+        cancellation_policy: Arc<str> = [cancellation_policy: Text],
+        status: Arc<str> = [status: Text],
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BacklogMemberKey {
-    pub flow: FlowKey,
-    /// The wire form.
-    pub execution_id: String,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct BacklogMemberRow {
-    pub key: BacklogMemberKey,
-}
-
-impl Row for BacklogMemberRow {
-    type Key = BacklogMemberKey;
-
-    fn key(&self) -> BacklogMemberKey {
-        self.key.clone()
+record! {
+    /// A cancelled member that has not been acknowledged.
+    pub struct BacklogMemberRow in "ff_cancel_backlog_member" {
+        key BacklogMemberKey {
+            flow: FlowKey = [partition_key: Small, flow_id: Uuid],
+            /// The wire form.
+            execution_id: Arc<str> = [execution_id: Text],
+        }
     }
 }

@@ -6,6 +6,7 @@ mod execution;
 mod flow;
 mod idempotency;
 mod lane;
+mod record;
 pub mod spelling;
 mod timer;
 
@@ -14,11 +15,13 @@ pub use event::EventRow;
 pub use execution::{AGEING_MS_PER_PRIORITY, Blob, ExecutionRow};
 pub(crate) use execution::{tags, with_raw};
 pub use flow::{
-    BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow, FlowKey, FlowRow,
-    FlowState,
+    BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
+    FlowKey, FlowRow, FlowState,
 };
 pub use idempotency::{IdempotencyKey, IdempotencyRow};
 pub use lane::LaneRow;
+pub use record::{AnyKey, AnyRow, Column, Field, Json, Kind, Order, Record, Spec, Value, Word};
+pub(crate) use record::{record, values};
 pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
 
 use std::hash::Hash;
@@ -29,3 +32,6 @@ pub trait Row: Clone + Send + Sync + 'static {
 
     fn key(&self) -> Self::Key;
 }
+
+/// Every table that is described rather than known by name, in the order of their names.
+pub const RECORDS: &[&Spec] = &[BacklogRow::SPEC, BacklogMemberRow::SPEC];

@@ -26,6 +26,7 @@ pub struct Batch {
 trait Work: Send {
     fn weight(&self) -> usize;
     fn needs(&self, needs: &mut Needs);
+    fn more(&self, world: &mut World, needs: &mut Needs);
     fn decide(&mut self, world: &mut World);
     fn answer(&mut self);
     fn refuse(&mut self, error: EngineError);
@@ -47,6 +48,11 @@ impl<O: Operation> Work for Pending<O> {
     fn needs(&self, needs: &mut Needs) {
         needs.restrict(self.scope.as_ref().map(|scope| scope.as_str().into()));
         self.operation.needs(needs);
+    }
+
+    fn more(&self, world: &mut World, needs: &mut Needs) {
+        world.restrict(self.scope.clone());
+        self.operation.more(world, needs);
     }
 
     fn decide(&mut self, world: &mut World) {
@@ -134,6 +140,16 @@ impl Batch {
         }
         needs.settle_claims();
         needs
+    }
+
+    /// What the jobs need beyond what was asked for, seeing what that has brought; nothing if
+    /// they can decide.
+    pub fn more(&self, world: &mut World, asked: &mut Needs) -> Option<Needs> {
+        let mut needs = Needs::default();
+        for job in &self.jobs {
+            job.0.more(world, &mut needs);
+        }
+        needs.beyond(asked)
     }
 
     /// Lets the jobs decide in turn. May be called again with a newer world.

@@ -11,7 +11,8 @@ use crate::contracts::EventType;
 use crate::engine_error::StoreError;
 use crate::rows::spelling::Spelling;
 use crate::rows::{
-    AttemptKey, AttemptRow, Blob, EventRow, ExecutionRow, FlowKey, FlowRow, LaneRow,
+    AnyRow, AttemptKey, AttemptRow, Blob, EventRow, ExecutionRow, FlowKey, FlowRow, Kind, LaneRow,
+    Spec, Value,
 };
 use crate::types::{ExecutionKey, TimestampMs};
 
@@ -241,6 +242,23 @@ impl<'r, C: Cells> Reader<'r, C> {
             paused_by: self.own_text()?,
             paused_at: self.time()?,
         })
+    }
+
+    /// A record, column by column.
+    pub fn record(&mut self, spec: &'static Spec) -> Result<AnyRow, StoreError> {
+        let mut values = Vec::with_capacity(spec.columns.len());
+        for column in spec.columns {
+            let value = match column.kind {
+                Kind::Small | Kind::Int4 | Kind::Int | Kind::Bool => {
+                    self.opt_int()?.map(Value::Int)
+                }
+                Kind::Text | Kind::Json => self.own_text()?.map(Value::Text),
+                Kind::Bytes => self.bytes()?.map(Value::Bytes),
+                Kind::Uuid => self.opt_uuid()?.map(Value::Uuid),
+            };
+            values.push(value.unwrap_or(Value::Null));
+        }
+        Ok(AnyRow { spec, values: values.into() })
     }
 
     pub fn event(&mut self) -> Result<EventRow, StoreError> {

@@ -1,8 +1,8 @@
 //! What an operation wants written: a value that can be printed and merged.
 
 use crate::rows::{
-    AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow,
-    IdempotencyRow, LaneRow, Row, TimerRow,
+    AnyRow, AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow,
+    Record, Row, TimerRow,
 };
 
 /// One row to write. An insert of a row that exists is a conflict, never an overwrite.
@@ -13,20 +13,33 @@ pub enum Write<R: Row> {
     Delete(R::Key),
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// An execution that is deleted is forgotten with its attempts, bytes and events.
     pub executions: Vec<Write<ExecutionRow>>,
     pub attempts: Vec<Write<AttemptRow>>,
     pub flows: Vec<Write<FlowRow>>,
     pub edge_groups: Vec<Write<EdgeGroupRow>>,
-    pub backlogs: Vec<Write<BacklogRow>>,
-    pub backlog_members: Vec<Write<BacklogMemberRow>>,
     pub lanes: Vec<Write<LaneRow>>,
     pub timers: Vec<Write<TimerRow>>,
     pub idempotency: Vec<Write<IdempotencyRow>>,
+    pub records: Vec<Write<AnyRow>>,
     /// Appended to the log, in this order.
     pub events: Vec<EventRow>,
     /// Subscriptions cannot start below this place in the log any more.
     pub log_floor: Option<(u16, u64)>,
+}
+
+impl Change {
+    pub fn insert(&mut self, row: &impl Record) {
+        self.records.push(Write::Insert(row.erase()));
+    }
+
+    pub fn update(&mut self, row: &impl Record) {
+        self.records.push(Write::Update(row.erase()));
+    }
+
+    pub fn delete<R: Record>(&mut self, key: &R::Key) {
+        self.records.push(Write::Delete(R::erase_key(key)));
+    }
 }

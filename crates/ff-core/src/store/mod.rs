@@ -7,6 +7,8 @@ mod change;
 pub mod memory;
 mod needs;
 mod query;
+mod records;
+mod scan;
 mod table;
 mod world;
 
@@ -15,6 +17,7 @@ pub use bells::{Bells, ClaimWaiter};
 pub use change::{Change, Write};
 pub use needs::{ClaimScan, Needs, RetentionScan};
 pub use query::{CountRow, ListQuery, LogBounds, Query, Rows};
+pub use scan::{Lock, Scan, Scanned};
 pub use table::Table;
 pub use world::{Claimable, World};
 

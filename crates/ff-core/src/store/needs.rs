@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::rows::{AttemptKey, FlowKey, IdempotencyKey};
+use super::Scan;
+use crate::rows::{AnyKey, AttemptKey, FlowKey, IdempotencyKey, Record};
 use crate::types::ExecutionKey;
 
 /// The needs of a whole batch, merged: each thing is read once.
@@ -18,10 +19,10 @@ pub struct Needs {
     pub flow_members: BTreeSet<FlowKey>,
     /// The edge groups that gate these executions.
     pub edge_groups_into: BTreeSet<ExecutionKey>,
-    /// The cancel backlog of these flows: header and members.
-    pub backlogs: BTreeSet<FlowKey>,
     pub lanes: BTreeSet<Arc<str>>,
     pub idempotency: BTreeSet<IdempotencyKey>,
+    pub records: BTreeSet<AnyKey>,
+    pub scans: BTreeSet<Scan>,
     /// Claimable executions, best first, each with its current attempt and its flow.
     pub claimable: BTreeMap<ClaimScan, usize>,
     /// At most this many due timers, each with its members and their current attempts, and the
@@ -69,6 +70,33 @@ impl Needs {
         *self.claimable.entry(ClaimScan { lane, namespace, offered }).or_default() += max;
     }
 
+    pub fn record<R: Record>(&mut self, key: &R::Key) {
+        self.records.insert(R::erase_key(key));
+    }
+
+    pub fn scan(&mut self, scan: &Scan) {
+        if !self.scans.contains(scan) {
+            self.scans.insert(scan.clone());
+        }
+    }
+
+    /// What is needed beyond what was asked for before; nothing if that was all. What was asked
+    /// for grows by it.
+    pub(super) fn beyond(mut self, asked: &mut Self) -> Option<Self> {
+        debug_assert!(self.claimable.is_empty(), "claims are scanned first");
+        let mut any = false;
+        any |= keep_new(&mut self.executions, &mut asked.executions);
+        any |= keep_new(&mut self.attempts, &mut asked.attempts);
+        any |= keep_new(&mut self.flows, &mut asked.flows);
+        any |= keep_new(&mut self.flow_members, &mut asked.flow_members);
+        any |= keep_new(&mut self.edge_groups_into, &mut asked.edge_groups_into);
+        any |= keep_new(&mut self.lanes, &mut asked.lanes);
+        any |= keep_new(&mut self.idempotency, &mut asked.idempotency);
+        any |= keep_new(&mut self.records, &mut asked.records);
+        any |= keep_new(&mut self.scans, &mut asked.scans);
+        any.then_some(self)
+    }
+
     pub(super) fn restrict(&mut self, scope: Option<Arc<str>>) {
         self.scope = scope;
     }
@@ -84,4 +112,13 @@ impl Needs {
             *max = depth[&scan.lane];
         }
     }
+}
+
+/// Leaves only what is new, and says whether anything is.
+fn keep_new<T: Ord + Clone>(needed: &mut BTreeSet<T>, asked: &mut BTreeSet<T>) -> bool {
+    if needed.is_empty() {
+        return false;
+    }
+    needed.retain(|key| asked.insert(key.clone()));
+    !needed.is_empty()
 }

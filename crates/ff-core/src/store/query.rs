@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::RetentionScan;
+use super::{RetentionScan, Scan};
 use crate::contracts::ListOrder;
-use crate::rows::{AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, LaneRow};
+use crate::engine_error::StoreError;
+use crate::rows::{
+    AnyKey, AnyRow, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, LaneRow, Record,
+};
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
 
@@ -30,6 +33,8 @@ pub enum Query {
     Counts { namespace: Option<Arc<str>> },
     /// All `lanes`, sorted.
     Lanes,
+    /// `records` by their keys, and those that scans find, one scan after the other.
+    Records { keys: Vec<AnyKey>, scans: Vec<Scan> },
     /// `log`: where the log begins and ends.
     Log,
     /// `next_due`: when the sweeper has something to do.
@@ -89,9 +94,17 @@ pub struct Rows {
     pub lanes: Vec<LaneRow>,
     pub events: Vec<EventRow>,
     pub blobs: Vec<(ExecutionKey, Arc<[u8]>)>,
+    pub records: Vec<AnyRow>,
     pub counts: Vec<CountRow>,
     pub log: Option<LogBounds>,
     pub next_due: Option<TimestampMs>,
+}
+
+impl Rows {
+    /// The records of one table, in the order in which they were found.
+    pub fn records<R: Record>(&self) -> Result<Vec<R>, StoreError> {
+        self.records.iter().filter_map(|row| row.decode().transpose()).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

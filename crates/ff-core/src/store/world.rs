@@ -1,16 +1,16 @@
 //! The rows that a batch asked for, read at one instant, and the store's clock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimScan, Table, Write};
+use super::{Change, ClaimScan, Scan, Scanned, Table, Write};
 use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
-    AttemptKey, AttemptRow, BacklogMemberRow, BacklogRow, EdgeGroupRow, EventRow, ExecutionRow,
-    FlowKey, FlowRow, IdempotencyRow, LaneRow, TimerRow,
+    AnyKey, AnyRow, AttemptKey, AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowKey, FlowRow,
+    IdempotencyRow, LaneRow, TimerRow,
 };
 use crate::state::LaneState;
 use crate::types::{ExecutionKey, Namespace, TimestampMs};
@@ -34,11 +34,12 @@ pub struct World {
     pub attempts: Table<AttemptRow>,
     pub flows: Table<FlowRow>,
     pub edge_groups: Table<EdgeGroupRow>,
-    pub backlogs: Table<BacklogRow>,
-    pub backlog_members: Table<BacklogMemberRow>,
     pub lanes: Table<LaneRow>,
     pub timers: Table<TimerRow>,
     pub idempotency: Table<IdempotencyRow>,
+    pub records: Table<AnyRow>,
+    /// The answer to each scan.
+    pub scans: HashMap<Scan, Scanned>,
     /// The answer to each claim scan, best first.
     pub claimable: HashMap<ClaimScan, Claimable>,
     pub due_timers: Vec<TimerRow>,
@@ -50,6 +51,8 @@ pub struct World {
     pub taken_elsewhere: HashSet<Uuid>,
     /// Executions that this batch has made claimable.
     fresh: Vec<ExecutionKey>,
+    /// Records that this batch has written.
+    pub(super) written: BTreeSet<AnyKey>,
     unprepared: bool,
     events: Vec<EventRow>,
     log_floor: Option<(u16, u64)>,
@@ -95,7 +98,7 @@ impl World {
     pub fn claimable(&self, lanes: &[Arc<str>], offered: &[String]) -> Vec<&ExecutionRow> {
         let mut found: Vec<&ExecutionRow> = Vec::new();
         for lane in lanes {
-            if let Some(scanned) = self.claimable.get(&self.scan(lane, offered)) {
+            if let Some(scanned) = self.claimable.get(&self.claim_scan(lane, offered)) {
                 found.extend(scanned.keys.iter().filter_map(|key| self.claimable_row(*key)));
             }
         }
@@ -119,7 +122,7 @@ impl World {
     /// Whether the index has more for such a worker than this batch has looked at.
     pub fn more_claimable(&self, lanes: &[Arc<str>], offered: &[String]) -> bool {
         lanes.iter().any(|lane| {
-            self.claimable.get(&self.scan(lane, offered)).is_some_and(|scanned| scanned.more)
+            self.claimable.get(&self.claim_scan(lane, offered)).is_some_and(|scanned| scanned.more)
         })
     }
 
@@ -129,7 +132,7 @@ impl World {
         self.flows.rows().find(|flow| flow.key.id == id)
     }
 
-    fn scan(&self, lane: &Arc<str>, offered: &[String]) -> ClaimScan {
+    fn claim_scan(&self, lane: &Arc<str>, offered: &[String]) -> ClaimScan {
         ClaimScan {
             lane: lane.clone(),
             namespace: self.scope.as_ref().map(|scope| scope.as_str().into()),
@@ -194,15 +197,19 @@ impl World {
                 self.fresh.push(row.key);
             }
         }
+        for write in &change.records {
+            if let Write::Insert(row) | Write::Update(row) = write {
+                self.written.insert(crate::rows::Row::key(row));
+            }
+        }
         apply_all(&mut self.executions, change.executions);
         apply_all(&mut self.attempts, change.attempts);
         apply_all(&mut self.flows, change.flows);
         apply_all(&mut self.edge_groups, change.edge_groups);
-        apply_all(&mut self.backlogs, change.backlogs);
-        apply_all(&mut self.backlog_members, change.backlog_members);
         apply_all(&mut self.lanes, change.lanes);
         apply_all(&mut self.timers, change.timers);
         apply_all(&mut self.idempotency, change.idempotency);
+        apply_all(&mut self.records, change.records);
         self.events.extend(change.events);
         self.log_floor = self.log_floor.max(change.log_floor);
     }
@@ -214,11 +221,10 @@ impl World {
             attempts: self.attempts.take_writes(),
             flows: self.flows.take_writes(),
             edge_groups: self.edge_groups.take_writes(),
-            backlogs: self.backlogs.take_writes(),
-            backlog_members: self.backlog_members.take_writes(),
             lanes: self.lanes.take_writes(),
             timers: self.timers.take_writes(),
             idempotency: self.idempotency.take_writes(),
+            records: self.records.take_writes(),
             events: self.events,
             log_floor: self.log_floor,
         }

@@ -1,15 +1,18 @@
 //! One cancelled member has been dealt with; the last one takes the backlog's header along.
 
+use std::sync::Arc;
+
+use super::backlog_members;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
-use crate::rows::{BacklogMemberKey, FlowKey};
-use crate::store::{Change, Needs, World, Write};
+use crate::rows::{BacklogKey, BacklogMemberRow, BacklogRow, FlowKey};
+use crate::store::{Change, Needs, World};
 
 #[derive(Debug)]
 pub struct AckCancelMember {
     pub flow: FlowKey,
     /// The wire form.
-    pub execution_id: String,
+    pub execution_id: Arc<str>,
 }
 
 impl Operation for AckCancelMember {
@@ -19,7 +22,8 @@ impl Operation for AckCancelMember {
 
     fn needs(&self, needs: &mut Needs) {
         needs.flows.insert(self.flow);
-        needs.backlogs.insert(self.flow);
+        needs.record::<BacklogRow>(&BacklogKey { flow: self.flow });
+        needs.scan(&backlog_members(self.flow));
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
@@ -28,16 +32,15 @@ impl Operation for AckCancelMember {
         if world.scope().is_some() && world.flow(self.flow).is_none() {
             return Ok(((), change));
         }
-        let key = BacklogMemberKey { flow: self.flow, execution_id: self.execution_id.clone() };
-        let others = world
-            .backlog_members
-            .rows()
-            .any(|row| row.key.flow == self.flow && row.key.execution_id != self.execution_id);
-        if world.backlog_members.get(&key).is_some() {
-            change.backlog_members.push(Write::Delete(key));
+        let members = world.scan::<BacklogMemberRow>(&backlog_members(self.flow));
+        let (acknowledged, others): (Vec<_>, Vec<_>) =
+            members.into_iter().partition(|row| row.key.execution_id == self.execution_id);
+        for row in acknowledged {
+            change.delete::<BacklogMemberRow>(&row.key);
         }
-        if !others && world.backlogs.get(&self.flow).is_some() {
-            change.backlogs.push(Write::Delete(self.flow));
+        let header = BacklogKey { flow: self.flow };
+        if others.is_empty() && world.record::<BacklogRow>(&header).is_some() {
+            change.delete::<BacklogRow>(&header);
         }
         Ok(((), change))
     }

@@ -1,13 +1,15 @@
 //! Cancels a flow with every unfinished member and leaves a backlog to be acknowledged.
 
-use super::cancel_header;
+use std::collections::HashSet;
+
+use super::{backlog_members, cancel_header};
 use crate::contracts::{CancelFlowArgs, CancelFlowHeader};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
-use crate::rows::{BacklogMemberKey, BacklogMemberRow, BacklogRow, FlowKey};
+use crate::rows::{BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, FlowKey};
 use crate::state::{EligibilityState, TerminalOutcome};
-use crate::store::{Change, Needs, World, Write};
+use crate::store::{Change, Needs, World};
 
 #[derive(Debug)]
 pub struct CancelFlowHeaderOp {
@@ -23,7 +25,8 @@ impl Operation for CancelFlowHeaderOp {
     fn needs(&self, needs: &mut Needs) {
         needs.flows.insert(self.flow);
         needs.flow_members.insert(self.flow);
-        needs.backlogs.insert(self.flow);
+        needs.record::<BacklogRow>(&BacklogKey { flow: self.flow });
+        needs.scan(&backlog_members(self.flow));
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
@@ -64,9 +67,9 @@ impl Operation for CancelFlowHeaderOp {
 impl CancelFlowHeaderOp {
     /// Who has not been acknowledged, or everybody once the backlog is empty.
     fn remaining(&self, world: &World) -> Vec<String> {
-        let of_flow = |row: &&BacklogMemberRow| row.key.flow == self.flow;
-        let backlog = world.backlog_members.rows().filter(of_flow);
-        let mut remaining: Vec<_> = backlog.map(|row| row.key.execution_id.clone()).collect();
+        let backlog = world.scan::<BacklogMemberRow>(&backlog_members(self.flow));
+        let mut remaining: Vec<String> =
+            backlog.iter().map(|row| (*row.key.execution_id).to_owned()).collect();
         if remaining.is_empty() {
             let members = world.flow_members(self.flow);
             let ids = members.iter().map(|row| row.key.execution_id().as_str().to_owned());
@@ -77,20 +80,24 @@ impl CancelFlowHeaderOp {
     }
 
     fn record_backlog(&self, world: &World, change: &mut Change, members: &[String]) {
-        if world.backlogs.get(&self.flow).is_none() {
-            change.backlogs.push(Write::Insert(BacklogRow {
-                key: self.flow,
+        let key = BacklogKey { flow: self.flow };
+        if world.record::<BacklogRow>(&key).is_none() {
+            change.insert(&BacklogRow {
+                key,
                 requested_at: self.args.now,
                 requester: "".into(),
                 reason: self.args.reason.as_str().into(),
                 cancellation_policy: self.args.cancellation_policy.as_str().into(),
                 status: "pending".into(),
-            }));
+            });
         }
+        let known = world.scan::<BacklogMemberRow>(&backlog_members(self.flow));
+        let known: HashSet<_> = known.into_iter().map(|row| row.key).collect();
         for execution_id in members {
-            let key = BacklogMemberKey { flow: self.flow, execution_id: execution_id.clone() };
-            if world.backlog_members.get(&key).is_none() {
-                change.backlog_members.push(Write::Insert(BacklogMemberRow { key }));
+            let execution_id = execution_id.as_str().into();
+            let key = BacklogMemberKey { flow: self.flow, execution_id };
+            if !known.contains(&key) {
+                change.insert(&BacklogMemberRow { key });
             }
         }
     }

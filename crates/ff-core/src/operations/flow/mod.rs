@@ -11,9 +11,14 @@ pub use cancel_flow_header::CancelFlowHeaderOp;
 use serde_json::json;
 
 use crate::contracts::EventType;
-use crate::rows::{EventRow, FlowRow, FlowState, with_raw};
-use crate::store::{Change, Write};
+use crate::rows::{BacklogMemberRow, EventRow, FlowKey, FlowRow, FlowState, values, with_raw};
+use crate::store::{Change, Scan, Write};
 use crate::types::TimestampMs;
+
+/// Everybody whom the backlog still names. The lock of its header stands for them.
+fn backlog_members(flow: FlowKey) -> Scan {
+    Scan::of::<BacklogMemberRow>(values![flow]).limit(usize::MAX).unlocked()
+}
 
 /// The header of a flow that is being cancelled, and the one event for it.
 fn cancel_header(

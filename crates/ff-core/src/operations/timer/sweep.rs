@@ -37,26 +37,45 @@ impl Operation for Sweep {
         // came too late for it stays and is looked at in the next one.
         let mut moved: HashSet<ExecutionKey> = HashSet::new();
         for timer in &world.due_timers {
-            let mut rest: Vec<(TimerMember, TimestampMs)> = Vec::new();
-            for (at, member) in timer.members.iter().enumerate() {
-                if moved.contains(&member.execution) {
-                    rest.push((*member, timer.key.due_at));
-                    continue;
-                }
-                let before = change.executions.len();
-                let entropy =
-                    self.entropy.rotate_left(at as u32) ^ timer.key.subject.as_u64_pair().1;
-                if let Some(due) = look(world, &mut change, timer.key.kind, *member, entropy) {
-                    rest.push((*member, due));
-                }
-                if change.executions.len() > before {
-                    moved.insert(member.execution);
+            let entropy = self.entropy ^ timer.key.subject.as_u64_pair().1;
+            match timer.key.kind {
+                TimerKind::Lease
+                | TimerKind::Ready
+                | TimerKind::Deadline
+                | TimerKind::AttemptTimeout
+                | TimerKind::Idempotency => {
+                    look_at_members(world, &mut change, timer, entropy, &mut moved);
                 }
             }
-            rearm(&mut change, timer, &rest);
         }
         Ok((world.due_timers.len(), change))
     }
+}
+
+/// Looks at each execution that the timer names.
+fn look_at_members(
+    world: &World,
+    change: &mut Change,
+    timer: &TimerRow,
+    entropy: u64,
+    moved: &mut HashSet<ExecutionKey>,
+) {
+    let mut rest: Vec<(TimerMember, TimestampMs)> = Vec::new();
+    for (at, member) in timer.members.iter().enumerate() {
+        if moved.contains(&member.execution) {
+            rest.push((*member, timer.key.due_at));
+            continue;
+        }
+        let before = change.executions.len();
+        let entropy = entropy.rotate_left(at as u32);
+        if let Some(due) = look(world, change, timer.key.kind, *member, entropy) {
+            rest.push((*member, due));
+        }
+        if change.executions.len() > before {
+            moved.insert(member.execution);
+        }
+    }
+    rearm(change, timer, &rest);
 }
 
 /// Keeps watching what still stands, from the earliest moment at which it may not.

@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::{
-    Batch, Bells, Change, ClaimScan, Claimable, Needs, Query, RetentionScan, Rows, Store, World,
-    Write,
+    Batch, Bells, Change, ClaimScan, Claimable, Needs, Query, RetentionScan, Rows, Scan, Store,
+    World, Write,
 };
 use crate::capability;
 use crate::contracts::Durability;
@@ -20,9 +20,8 @@ use crate::engine::{Engine, EngineConfig};
 use crate::engine_backend::EngineBackend;
 use crate::engine_error::StoreError;
 use crate::rows::{
-    AttemptKey, AttemptRow, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey,
-    EdgeGroupRow, EventRow, ExecutionRow, FlowKey, FlowRow, IdempotencyKey, IdempotencyRow,
-    LaneRow, Row, TimerKey, TimerRow,
+    AnyKey, AnyRow, AttemptKey, AttemptRow, EdgeGroupKey, EdgeGroupRow, EventRow, ExecutionRow,
+    FlowKey, FlowRow, IdempotencyKey, IdempotencyRow, LaneRow, Row, TimerKey, TimerRow, values,
 };
 use crate::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 
@@ -64,11 +63,10 @@ pub struct Tables {
     pub attempts: BTreeMap<AttemptKey, AttemptRow>,
     pub flows: BTreeMap<FlowKey, FlowRow>,
     pub edge_groups: BTreeMap<EdgeGroupKey, EdgeGroupRow>,
-    pub backlogs: BTreeMap<FlowKey, BacklogRow>,
-    pub backlog_members: BTreeMap<BacklogMemberKey, BacklogMemberRow>,
     pub lanes: BTreeMap<Arc<str>, LaneRow>,
     pub timers: BTreeMap<TimerKey, TimerRow>,
     pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
+    pub records: BTreeMap<AnyKey, AnyRow>,
     pub events: BTreeMap<u64, EventRow>,
     pub history_id: Uuid,
     pub log_floor: u64,
@@ -104,7 +102,12 @@ impl MemoryStore {
     pub fn transact_now(&self, batch: &mut Batch, keep: bool) -> Result<(), StoreError> {
         let mut tables = self.tables();
         let now = self.clock.now();
-        let world = tables.load(&batch.needs(), now);
+        let mut world = World::new(now, "memory");
+        let mut asked = batch.needs();
+        tables.load(&mut world, &asked);
+        while let Some(more) = batch.more(&mut world, &mut asked) {
+            tables.load(&mut world, &more);
+        }
         let change = batch.decide(world, &self.bells);
         if keep {
             tables.write(&change)?;
@@ -167,11 +170,10 @@ impl Tables {
             attempts: BTreeMap::new(),
             flows: BTreeMap::new(),
             edge_groups: BTreeMap::new(),
-            backlogs: BTreeMap::new(),
-            backlog_members: BTreeMap::new(),
             lanes: BTreeMap::new(),
             timers: BTreeMap::new(),
             idempotency: BTreeMap::new(),
+            records: BTreeMap::new(),
             events: BTreeMap::new(),
             history_id,
             log_floor: 1,
@@ -185,14 +187,13 @@ impl Tables {
         self.ready = ready.collect();
     }
 
-    fn load(&self, needs: &Needs, now: TimestampMs) -> World {
-        let mut world = World::new(now, "memory");
+    fn load(&self, world: &mut World, needs: &Needs) {
         for key in &needs.executions {
-            self.load_execution(&mut world, key);
+            self.load_execution(world, key);
         }
         for flow in &needs.flow_members {
             for row in self.members(*flow) {
-                self.load_execution(&mut world, &row.key);
+                self.load_execution(world, &row.key);
             }
         }
         for key in &needs.attempts {
@@ -209,33 +210,36 @@ impl Tables {
                 world.edge_groups.load(row.clone());
             }
         }
-        for key in &needs.backlogs {
-            load(&mut world.backlogs, &self.backlogs, key);
-            for row in self.backlog_members.values().filter(|row| row.key.flow == *key) {
-                world.backlog_members.load(row.clone());
-            }
-        }
         for lane in &needs.lanes {
             load(&mut world.lanes, &self.lanes, lane);
         }
         for key in &needs.idempotency {
             load(&mut world.idempotency, &self.idempotency, key);
         }
+        for key in &needs.records {
+            load(&mut world.records, &self.records, key);
+        }
+        for scan in &needs.scans {
+            let rows = self.scan(scan);
+            world.scans.insert(scan.clone(), scan.found(rows.iter().copied()));
+            for row in rows {
+                world.records.load(row.clone());
+            }
+        }
         for (scan, limit) in &needs.claimable {
-            self.load_claimable(&mut world, scan, *limit);
+            self.load_claimable(world, scan, *limit);
         }
         if needs.due_timers > 0 {
-            self.load_due(&mut world, needs.due_timers, now);
+            self.load_due(world, needs.due_timers);
         }
         for row in self.unannounced().take(needs.unannounced) {
-            self.load_execution(&mut world, &row.key);
+            self.load_execution(world, &row.key);
             load(&mut world.lanes, &self.lanes, &row.lane);
             world.unannounced.push(row.key);
         }
         if let Some(scan) = needs.retention {
-            self.load_retired(&mut world, scan, now);
+            self.load_retired(world, scan);
         }
-        world
     }
 
     fn load_execution(&self, world: &mut World, key: &ExecutionKey) {
@@ -270,7 +274,8 @@ impl Tables {
         world.claimable.insert(scan.clone(), Claimable { keys, more });
     }
 
-    fn load_due(&self, world: &mut World, limit: usize, now: TimestampMs) {
+    fn load_due(&self, world: &mut World, limit: usize) {
+        let now = world.now;
         let due = self.timers.values().take_while(|row| row.key.due_at <= now).take(limit);
         for timer in due {
             for member in &timer.members {
@@ -282,7 +287,8 @@ impl Tables {
         }
     }
 
-    fn load_retired(&self, world: &mut World, scan: RetentionScan, now: TimestampMs) {
+    fn load_retired(&self, world: &mut World, scan: RetentionScan) {
+        let now = world.now;
         let cutoff = scan.max_age_ms.map(|age| TimestampMs(now.0.saturating_sub_unsigned(age)));
         let horizon = scan.max_finished.and_then(|keep| self.finish_horizon(keep));
         let retired = |row: &&EventRow| {
@@ -303,6 +309,20 @@ impl Tables {
     fn finish_horizon(&self, keep: u64) -> Option<u64> {
         let endings = self.events.values().rev().filter(|row| row.event_type.is_finish());
         endings.map(|row| row.seq).nth(usize::try_from(keep).unwrap_or(usize::MAX))
+    }
+
+    fn scan(&self, scan: &Scan) -> Vec<&AnyRow> {
+        // Rows that begin alike stand together only in the order of their keys.
+        let from = match scan.order {
+            Some(_) => AnyKey { spec: scan.spec, values: Vec::new() },
+            None => AnyKey { spec: scan.spec, values: scan.prefix.clone() },
+        };
+        let of_table = self.records.range(from..).take_while(|(key, _)| key.spec == scan.spec);
+        let covered = of_table.map(|(_, row)| row).filter(|row| scan.covers(row));
+        let mut rows: Vec<_> = covered.collect();
+        rows.sort_by_cached_key(|row| scan.values_of(row));
+        rows.truncate(scan.limit);
+        rows
     }
 
     /// Executions that were put here by hand.
@@ -350,8 +370,6 @@ impl Tables {
         write(&mut self.attempts, &change.attempts)?;
         write(&mut self.flows, &change.flows)?;
         write(&mut self.edge_groups, &change.edge_groups)?;
-        write(&mut self.backlogs, &change.backlogs)?;
-        write(&mut self.backlog_members, &change.backlog_members)?;
         write(&mut self.lanes, &change.lanes)?;
         for timer in &change.timers {
             match timer {
@@ -364,6 +382,7 @@ impl Tables {
             }
         }
         write(&mut self.idempotency, &change.idempotency)?;
+        write(&mut self.records, &change.records)?;
         for event in &change.events {
             self.log_head += 1;
             let seq = self.log_head;
@@ -382,6 +401,8 @@ impl Tables {
             self.ready.remove(&ready_key(&row));
         }
         self.attempts.retain(|attempt, _| attempt.execution != *key);
+        let owner = values![*key];
+        self.records.retain(|record, _| !(record.spec.owned && record.values.starts_with(&owner)));
         self.events.retain(|_, event| event.execution.as_ref() != Some(key));
     }
 }

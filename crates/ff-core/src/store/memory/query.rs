@@ -47,6 +47,13 @@ impl Tables {
             }
             Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()),
             Query::Lanes => rows.lanes = self.lanes.values().cloned().collect(),
+            Query::Records { keys, scans } => {
+                rows.records =
+                    keys.iter().filter_map(|key| self.records.get(key)).cloned().collect();
+                for scan in &scans {
+                    rows.records.extend(self.scan(scan).into_iter().cloned());
+                }
+            }
             Query::Log => rows.log = Some(self.bounds()),
             Query::NextDue(scan) => rows.next_due = self.next_due(scan, now),
         }

@@ -242,7 +242,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         execution_id: &ExecutionId,
     ) -> Result<(), EngineError> {
         let flow = flow_key(self.engine(), flow_id);
-        let execution_id = execution_id.as_str().to_owned();
+        let execution_id = execution_id.as_str().into();
         self.engine().run(self.scope(), AckCancelMember { flow, execution_id }).await
     }
 

@@ -1,0 +1,224 @@
+//! Records by their description: reads inside transactions and outside, and writes.
+
+use ff_core::engine_error::StoreError;
+use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Spec, Value};
+use ff_core::store::cells::{Reader, Words};
+use ff_core::store::{Lock, Needs, Scan, World, Write};
+use uuid::Uuid;
+
+use crate::columns::Column;
+use crate::load::{Loader, Prepared, whole};
+use crate::query::Reads;
+use crate::sql;
+use crate::write::Writing;
+
+impl Loader<'_> {
+    /// Rows by their keys in the order of tables and keys, then those that scans find.
+    pub(crate) async fn records(
+        &mut self,
+        world: &mut World,
+        needs: &Needs,
+    ) -> Result<(), StoreError> {
+        let keys: Vec<&AnyKey> = needs.records.iter().collect();
+        for keys in keys.chunk_by(|one, other| one.spec == other.spec) {
+            let spec = keys[0].spec;
+            let lock = if self.locking { " FOR UPDATE OF t" } else { "" };
+            let sql = by_keys(spec) + lock;
+            let values: Vec<&[Value]> = keys.iter().map(|key| &key.values[..]).collect();
+            let query = arrays(sqlx::query(&sql), spec.key_columns(), &values);
+            for cells in self.fetch(query).await? {
+                world.records.load(Reader::new(&Column(&cells), self.words).record(spec)?);
+            }
+        }
+        for scan in &needs.scans {
+            let lock = match scan.lock {
+                Lock::Wait if self.locking => " FOR UPDATE",
+                Lock::Skip if self.locking => " FOR UPDATE SKIP LOCKED",
+                Lock::Wait | Lock::Skip | Lock::None => "",
+            };
+            let sql = scan_sql(scan) + lock;
+            let mut rows = Vec::new();
+            for cells in self.fetch(scanning(sqlx::query(&sql), scan)).await? {
+                rows.push(Reader::new(&Column(&cells), self.words).record(scan.spec)?);
+            }
+            world.scans.insert(scan.clone(), scan.found(&rows));
+            for row in rows {
+                world.records.load(row);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writing<'_> {
+    pub(crate) async fn write_records(
+        &mut self,
+        writes: &[Write<AnyRow>],
+    ) -> Result<(), StoreError> {
+        for writes in writes.chunk_by(|one, other| spec_of(one) == spec_of(other)) {
+            let spec = spec_of(&writes[0]);
+            let gone: Vec<&[Value]> = writes.iter().filter_map(deleted).collect();
+            let rows = |wanted: fn(&Write<AnyRow>) -> Option<&[Value]>| -> Vec<&[Value]> {
+                writes.iter().filter_map(wanted).collect()
+            };
+            let all = columns(spec.columns);
+            let (key, rest) = all.split_at(spec.key);
+            if !gone.is_empty() {
+                let sql = sql::delete(spec.table, key);
+                self.counted(arrays(sqlx::query(&sql), spec.key_columns(), &gone), None).await?;
+            }
+            let new = rows(inserted);
+            if !new.is_empty() {
+                let sql = sql::insert(1, spec.table, &[&all]);
+                self.counted(arrays(sqlx::query(&sql), spec.columns, &new), None).await?;
+            }
+            let changed = rows(updated);
+            if !changed.is_empty() && !rest.is_empty() {
+                let sql = sql::update(1, spec.table, key, &[rest]);
+                let query = arrays(sqlx::query(&sql), spec.columns, &changed);
+                self.counted(query, Some(changed.len())).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Reads<'_> {
+    pub(crate) async fn records(
+        &mut self,
+        keys: &[AnyKey],
+        scans: &[Scan],
+    ) -> Result<Vec<AnyRow>, StoreError> {
+        let mut found = Vec::new();
+        let mut words = Words::default();
+        for key in keys {
+            let sql = by_keys(key.spec);
+            let query = arrays(sqlx::query(&sql), key.spec.key_columns(), &[&key.values]);
+            for cells in self.fetch(query).await? {
+                found.push(Reader::new(&Column(&cells), &mut words).record(key.spec)?);
+            }
+        }
+        for scan in scans {
+            let sql = scan_sql(scan);
+            for cells in self.fetch(scanning(sqlx::query(&sql), scan)).await? {
+                found.push(Reader::new(&Column(&cells), &mut words).record(scan.spec)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn spec_of(write: &Write<AnyRow>) -> &'static Spec {
+    match write {
+        Write::Insert(row) | Write::Update(row) => row.spec,
+        Write::Delete(key) => key.spec,
+    }
+}
+
+fn inserted(write: &Write<AnyRow>) -> Option<&[Value]> {
+    if let Write::Insert(row) = write { Some(&row.values) } else { None }
+}
+
+fn updated(write: &Write<AnyRow>) -> Option<&[Value]> {
+    if let Write::Update(row) = write { Some(&row.values) } else { None }
+}
+
+fn deleted(write: &Write<AnyRow>) -> Option<&[Value]> {
+    if let Write::Delete(key) = write { Some(&key.values) } else { None }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Small => "int2",
+        Kind::Int4 => "int4",
+        Kind::Int => "int8",
+        Kind::Bool => "bool",
+        Kind::Text => "text",
+        Kind::Bytes => "bytea",
+        Kind::Uuid => "uuid",
+        Kind::Json => "json",
+    }
+}
+
+fn columns(described: &[Described]) -> Vec<(&'static str, &'static str)> {
+    described.iter().map(|column| (column.name, kind(column.kind))).collect()
+}
+
+fn read(column: &Described) -> String {
+    match column.kind {
+        Kind::Json => format!("{}::text", column.name),
+        _ => column.name.to_owned(),
+    }
+}
+
+fn by_keys(spec: &Spec) -> String {
+    let key = columns(spec.key_columns());
+    let names: Vec<_> = spec.columns.iter().map(|column| format!("t.{}", read(column))).collect();
+    let order: Vec<_> = key.iter().map(|(name, _)| format!("t.{name}")).collect();
+    format!(
+        "SELECT {} FROM {} JOIN {} AS t ON {} ORDER BY {}",
+        names.join(", "),
+        sql::rows(1, &key),
+        spec.table,
+        sql::matching("t", &key),
+        order.join(", ")
+    )
+}
+
+fn scan_sql(scan: &Scan) -> String {
+    scan.sql(read, |at| format!("${at}"))
+}
+
+fn scanning<'q>(query: Prepared<'q>, scan: &'q Scan) -> Prepared<'q> {
+    let bound = scan.parameters().into_iter().fold(query, |query, (column, value)| {
+        match (column.kind, value) {
+            (Kind::Small, value) => query.bind(number(value).map(|number| number as i16)),
+            (Kind::Int4, value) => query.bind(number(value).map(|number| number as i32)),
+            (Kind::Int, value) => query.bind(number(value)),
+            (Kind::Bool, value) => query.bind(number(value).map(|number| number != 0)),
+            (Kind::Text | Kind::Json, value) => query.bind(text(value)),
+            (Kind::Bytes, value) => query.bind(bytes(value)),
+            (Kind::Uuid, value) => query.bind(id(value)),
+        }
+    });
+    bound.bind(whole(scan.limit))
+}
+
+/// One array for each column.
+fn arrays<'q>(query: Prepared<'q>, described: &[Described], rows: &[&'q [Value]]) -> Prepared<'q> {
+    described.iter().enumerate().fold(query, |query, (at, column)| {
+        let values = rows.iter().map(|row| &row[at]);
+        match column.kind {
+            // The bits of a partition fit, whatever their sign.
+            Kind::Small => query.bind(
+                values.map(|value| number(value).map(|number| number as i16)).collect::<Vec<_>>(),
+            ),
+            Kind::Int4 => query.bind(
+                values.map(|value| number(value).map(|number| number as i32)).collect::<Vec<_>>(),
+            ),
+            Kind::Int => query.bind(values.map(number).collect::<Vec<_>>()),
+            Kind::Bool => query.bind(
+                values.map(|value| number(value).map(|number| number != 0)).collect::<Vec<_>>(),
+            ),
+            Kind::Text | Kind::Json => query.bind(values.map(text).collect::<Vec<_>>()),
+            Kind::Bytes => query.bind(values.map(bytes).collect::<Vec<_>>()),
+            Kind::Uuid => query.bind(values.map(id).collect::<Vec<_>>()),
+        }
+    })
+}
+
+fn number(value: &Value) -> Option<i64> {
+    if let Value::Int(number) = value { Some(*number) } else { None }
+}
+
+fn text(value: &Value) -> Option<&str> {
+    if let Value::Text(text) = value { Some(text) } else { None }
+}
+
+fn bytes(value: &Value) -> Option<&[u8]> {
+    if let Value::Bytes(bytes) = value { Some(bytes) } else { None }
+}
+
+fn id(value: &Value) -> Option<Uuid> {
+    if let Value::Uuid(id) = value { Some(*id) } else { None }
+}
