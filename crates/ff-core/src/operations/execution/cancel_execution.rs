@@ -1,5 +1,6 @@
 //! An operator, or a lease holder that shows its fence, ends an execution.
 
+use super::ending;
 use super::finish::{AttemptEnding, Ending, finish};
 use crate::contracts::{CancelExecutionArgs, CancelExecutionResult};
 use crate::engine_error::{EngineError, StateKind};
@@ -21,6 +22,10 @@ impl Operation for CancelExecution {
 
     fn needs(&self, needs: &mut Needs) {
         needs.execution(self.args.execution_id.key());
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        ending::more(world, needs, self.args.execution_id.key());
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::fence;
 use super::finish::{AttemptEnding, Ending, finish};
+use super::{ending, fence};
 use crate::backend::Handle;
 use crate::engine_error::{ConflictKind, EngineError};
 use crate::operations::Operation;
@@ -24,6 +24,10 @@ impl Operation for Complete {
 
     fn needs(&self, needs: &mut Needs) {
         fence::needs(needs, &self.handle);
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        ending::more(world, needs, self.handle.key());
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::requeue::wait_until;
-use super::{fence, transition};
+use super::{ending, fence, transition};
 use crate::backend::Handle;
 use crate::contracts::EventType;
 use crate::engine_error::EngineError;
@@ -27,6 +27,10 @@ impl Operation for Delay {
 
     fn needs(&self, needs: &mut Needs) {
         fence::needs(needs, &self.handle);
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        ending::more(world, needs, self.handle.key());
     }
 
     fn decide(&self, world: &World) -> Result<(TimestampMs, Change), EngineError> {

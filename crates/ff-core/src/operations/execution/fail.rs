@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::fence;
 use super::requeue::{Failure, fail_attempt};
+use super::{ending, fence};
 use crate::backend::Handle;
 use crate::contracts::{FailOutcome, FailureClass};
 use crate::engine_error::EngineError;
@@ -28,6 +28,10 @@ impl Operation for Fail {
 
     fn needs(&self, needs: &mut Needs) {
         fence::needs(needs, &self.handle);
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        ending::more(world, needs, self.handle.key());
     }
 
     fn decide(&self, world: &World) -> Result<(FailOutcome, Change), EngineError> {

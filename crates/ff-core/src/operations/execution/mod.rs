@@ -7,6 +7,7 @@ mod claim;
 mod complete;
 mod create;
 mod delay;
+pub(crate) mod ending;
 mod fail;
 mod fence;
 pub(crate) mod finish;

@@ -1,7 +1,7 @@
 //! An operator takes a lease back; the execution waits for the next worker.
 
 use super::requeue::make_ready;
-use super::transition;
+use super::{ending, transition};
 use crate::contracts::{EventType, RevokeLeaseArgs, RevokeLeaseResult};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
@@ -21,6 +21,10 @@ impl Operation for RevokeLease {
 
     fn needs(&self, needs: &mut Needs) {
         needs.execution(self.args.execution_id.key());
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        ending::more(world, needs, self.args.execution_id.key());
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {

@@ -5,6 +5,7 @@ use crate::backend::CancelFlowPolicy;
 use crate::contracts::CancelFlowResult;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
+use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::hold;
 use crate::rows::{ExecutionRow, FlowKey};
@@ -26,6 +27,12 @@ impl Operation for CancelFlow {
     fn needs(&self, needs: &mut Needs) {
         needs.flows.insert(self.flow);
         needs.flow_members.insert(self.flow);
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        for row in world.flow_members(self.flow) {
+            ending::more(world, needs, row.key);
+        }
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {

@@ -6,6 +6,7 @@ use super::{backlog_members, cancel_header};
 use crate::contracts::{CancelFlowArgs, CancelFlowHeader};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
+use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::rows::{BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, FlowKey};
 use crate::state::{EligibilityState, TerminalOutcome};
@@ -27,6 +28,12 @@ impl Operation for CancelFlowHeaderOp {
         needs.flow_members.insert(self.flow);
         needs.record::<BacklogRow>(&BacklogKey { flow: self.flow });
         needs.scan(&backlog_members(self.flow));
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        for row in world.flow_members(self.flow) {
+            ending::more(world, needs, row.key);
+        }
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {

@@ -6,6 +6,7 @@ use crate::contracts::{EventType, FailureClass};
 use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
+use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::transition;
@@ -29,6 +30,12 @@ impl Operation for Sweep {
 
     fn needs(&self, needs: &mut Needs) {
         needs.due_timers = needs.due_timers.max(self.limit);
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        for member in world.due_timers.iter().flat_map(|timer| &timer.members) {
+            ending::more(world, needs, member.execution);
+        }
     }
 
     fn decide(&self, world: &World) -> Result<(usize, Change), EngineError> {
