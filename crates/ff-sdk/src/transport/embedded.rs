@@ -1,0 +1,152 @@
+//! The engine in the same process.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ff_core::backend::Handle;
+use ff_core::contracts::{
+    CancelExecutionArgs, ClaimArgs, ClaimedExecution, Event, EventFilter, ExecutionSnapshot,
+    RenewOutcome, Submission, SubmitOutcome,
+};
+use ff_core::engine::{StartAt, Subscription};
+use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_error::EngineError;
+use ff_core::types::{CancelSource, ExecutionId, TimestampMs};
+use tokio::time::Instant;
+
+use super::{EventStream, Report, Transport, Verdict};
+
+/// How soon an execution that somebody waits for is looked at again on a busy engine.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// And how soon if the engine is quiet, for bells are hints.
+const LOOK_ANYWAY: Duration = Duration::from_secs(5);
+
+pub struct Embedded(Arc<dyn EngineBackend>);
+
+impl Embedded {
+    pub fn new(backend: Arc<dyn EngineBackend>) -> Self {
+        Self(backend)
+    }
+
+    async fn report_one(&self, report: &Report) -> Result<(), EngineError> {
+        match &report.verdict {
+            Verdict::Complete(result) => self.0.complete(&report.handle, result.clone()).await,
+            Verdict::Fail(args) => self.0.fail(&report.handle, args.clone()).await.map(drop),
+            Verdict::Release(delay) => self.0.delay(&report.handle, *delay).await.map(drop),
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for Embedded {
+    async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
+        self.0.submit(items).await
+    }
+
+    async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {
+        self.0.claim_many(args).await
+    }
+
+    async fn renew(&self, handles: &[Handle]) -> Result<Vec<RenewOutcome>, EngineError> {
+        self.0.renew_many(handles).await
+    }
+
+    /// Each is a call of its own, and all of them are queued before any is awaited, so that they
+    /// share a commit.
+    async fn report(&self, reports: &[Report]) -> Vec<Result<(), EngineError>> {
+        if let [report] = reports {
+            return vec![self.report_one(report).await];
+        }
+        all(reports.iter().map(|report| self.report_one(report))).await
+    }
+
+    async fn progress(
+        &self,
+        handle: &Handle,
+        percent: Option<u8>,
+        message: Option<String>,
+    ) -> Result<(), EngineError> {
+        self.0.progress(handle, percent, message).await
+    }
+
+    async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {
+        let args = CancelExecutionArgs {
+            execution_id: id.clone(),
+            reason: reason.to_owned(),
+            source: CancelSource::OperatorOverride,
+            lease_id: None,
+            lease_epoch: None,
+            attempt_id: None,
+            now: TimestampMs::now(),
+        };
+        self.0.cancel_execution(args).await.map(drop)
+    }
+
+    async fn describe(&self, id: &ExecutionId) -> Result<Option<ExecutionSnapshot>, EngineError> {
+        self.0.describe_execution(id).await
+    }
+
+    async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {
+        self.0.result(id).await
+    }
+
+    async fn wait_finished(
+        &self,
+        id: &ExecutionId,
+        wait: Duration,
+    ) -> Result<Option<ExecutionSnapshot>, EngineError> {
+        let until = Instant::now() + wait;
+        let mut bell = self.0.engine().store().listen().events();
+        loop {
+            bell.borrow_and_update();
+            let snapshot = self.0.describe_execution(id).await?;
+            let snapshot = snapshot.ok_or(EngineError::NotFound { entity: "execution" })?;
+            if snapshot.public_state.is_finished() {
+                return Ok(Some(snapshot));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let _ = tokio::time::timeout(left.min(LOOK_ANYWAY), bell.changed()).await;
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+        }
+    }
+
+    async fn events(
+        &self,
+        filter: EventFilter,
+        start: StartAt,
+    ) -> Result<Box<dyn EventStream>, EngineError> {
+        Ok(Box::new(self.0.subscribe(filter, start).await?))
+    }
+}
+
+#[async_trait]
+impl EventStream for Subscription {
+    async fn next(&mut self) -> Result<Event, EngineError> {
+        Subscription::next(self).await
+    }
+}
+
+/// Runs futures at the same time in the caller's task; the answers are in their order.
+async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<(usize, Pin<Box<F>>)> = futures.map(Box::pin).enumerate().collect();
+    let mut answers: Vec<Option<F::Output>> = running.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        running.retain_mut(|(place, future)| match future.as_mut().poll(context) {
+            Poll::Pending => true,
+            Poll::Ready(answer) => {
+                answers[*place] = Some(answer);
+                false
+            }
+        });
+        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}

@@ -1,0 +1,80 @@
+//! What client and worker need of an engine, however far away it is.
+
+mod embedded;
+
+pub use embedded::Embedded;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ff_core::backend::Handle;
+use ff_core::contracts::{
+    ClaimArgs, ClaimedExecution, Event, EventFilter, ExecutionSnapshot, FailArgs, RenewOutcome,
+    Submission, SubmitOutcome,
+};
+use ff_core::engine::StartAt;
+use ff_core::engine_error::EngineError;
+use ff_core::types::ExecutionId;
+
+/// One way to an engine. Every method is one message and may be repeated after an error that is
+/// retryable.
+#[async_trait]
+pub trait Transport: Send + Sync + 'static {
+    async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError>;
+
+    async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError>;
+
+    async fn renew(&self, handles: &[Handle]) -> Result<Vec<RenewOutcome>, EngineError>;
+
+    /// Tells what became of some attempts, all at once; the answers are in the same order.
+    async fn report(&self, reports: &[Report]) -> Vec<Result<(), EngineError>>;
+
+    async fn progress(
+        &self,
+        handle: &Handle,
+        percent: Option<u8>,
+        message: Option<String>,
+    ) -> Result<(), EngineError>;
+
+    async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError>;
+
+    async fn describe(&self, id: &ExecutionId) -> Result<Option<ExecutionSnapshot>, EngineError>;
+
+    async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError>;
+
+    /// Waits for the end of an execution; `None` if it has not come in that time.
+    async fn wait_finished(
+        &self,
+        id: &ExecutionId,
+        wait: Duration,
+    ) -> Result<Option<ExecutionSnapshot>, EngineError>;
+
+    async fn events(
+        &self,
+        filter: EventFilter,
+        start: StartAt,
+    ) -> Result<Box<dyn EventStream>, EngineError>;
+}
+
+/// The log, one event after the other.
+#[async_trait]
+pub trait EventStream: Send {
+    /// Waits for the next event.
+    async fn next(&mut self) -> Result<Event, EngineError>;
+}
+
+/// What a worker tells about an attempt that it held.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub handle: Handle,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    Complete(Option<Vec<u8>>),
+    Fail(FailArgs),
+    /// The attempt is put down and goes on, here or elsewhere, after the delay.
+    Release(Duration),
+}

@@ -1,0 +1,8 @@
+//! The SDK on real SQLite files, with a clock that stands still until a test moves it.
+
+mod bed;
+mod client;
+mod drain;
+mod faults;
+mod handlers;
+mod leases;
