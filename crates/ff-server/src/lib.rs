@@ -1,0 +1,33 @@
+//! The HTTP server over any engine. One table of routes makes the router, the OpenAPI document and
+//! the test that no route answers a caller who may not use it.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod call;
+pub mod config;
+mod gate;
+mod listen;
+mod metrics;
+mod open;
+mod openapi;
+mod pipeline;
+mod query;
+mod refusal;
+mod replies;
+mod route;
+mod routes;
+mod sse;
+mod state;
+mod tls;
+mod wire;
+
+pub use config::{Auth, Config, ConfigError, Layers, Origin, Shown};
+pub use gate::{Principal, mint_token};
+pub use listen::{Bound, ServeError, serve};
+pub use open::{Backend, OpenError, open};
+pub use openapi::document as openapi;
+pub use pipeline::router;
+pub use route::{Access, Reach, Route};
+pub use routes::table;
+pub use state::State;

@@ -1,0 +1,324 @@
+//! The listener: it accepts connections, bounds how many there are and how slow they may be, and
+//! ends them when the server does.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use ff_core::engine_backend::EngineBackend;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+
+use crate::config::{Config, ConfigError};
+use crate::open::{OpenError, open};
+use crate::state::State;
+use crate::{pipeline, tls};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{address} cannot be listened on: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error("TLS: {0}")]
+    Tls(String),
+}
+
+/// Opens the store, serves until `shutdown`, drains and closes the store.
+pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+    config.check()?;
+    let backend = open(&config).await?;
+    let served = async {
+        let bound = Bound::bind(&config, backend.engine()).await?;
+        tracing::info!(address = %bound.local_addr(), "listening");
+        bound.run(shutdown).await;
+        Ok(())
+    };
+    let served = served.await;
+    backend.close().await;
+    served
+}
+
+/// A server that has its address and does not answer yet.
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+    connections: Arc<Connections>,
+    drain: Duration,
+}
+
+/// What all connections share.
+struct Connections {
+    state: Arc<State>,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    places: Arc<Semaphore>,
+    header_timeout: Duration,
+    idle: Duration,
+    /// Ends whatever has not ended by itself.
+    kill: CancellationToken,
+}
+
+/// What clients are told that come when every place is taken.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
+    content-length: 0\r\nconnection: close\r\n\r\n";
+/// The largest head of a request that is buffered.
+const HEAD_BYTES: usize = 64 * 1024;
+const HEADERS: usize = 100;
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+impl Bound {
+    pub async fn bind(
+        config: &Config,
+        backend: Arc<dyn EngineBackend>,
+    ) -> Result<Self, ServeError> {
+        config.check()?;
+        let address = config.listen;
+        let failed = |source| ServeError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let tls = match (&config.tls_cert, &config.tls_key) {
+            (Some(cert), Some(key)) => Some(tls::acceptor(cert, key).map_err(ServeError::Tls)?),
+            _ => None,
+        };
+        let state = State::new(config, backend);
+        let connections = Arc::new(Connections {
+            router: pipeline::router(&state),
+            state,
+            tls,
+            places: Arc::new(Semaphore::new(config.connections)),
+            header_timeout: config.header_timeout,
+            idle: config.connection_idle,
+            kill: CancellationToken::new(),
+        });
+        Ok(Self { listener, address, connections, drain: config.drain })
+    }
+
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `shutdown`, then lets open requests end, but not for ever.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { listener, connections, drain, .. } = self;
+        let open = TaskTracker::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => connections.clone().admit(stream, &open),
+                // No file descriptors, most likely: they come free when connections end.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        drop(listener);
+        connections.state.close();
+        open.close();
+        if tokio::time::timeout(drain, open.wait()).await.is_err() {
+            tracing::warn!(left = open.len(), "connections that did not end are cut");
+            connections.kill.cancel();
+            open.wait().await;
+        }
+    }
+}
+
+impl Connections {
+    fn admit(self: Arc<Self>, stream: TcpStream, open: &TaskTracker) {
+        let metrics = &self.state.metrics;
+        metrics.connections_total.fetch_add(1, Ordering::Relaxed);
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            metrics.connections_refused_total.fetch_add(1, Ordering::Relaxed);
+            if self.tls.is_none() {
+                let _ = stream.try_write(FULL);
+            }
+            return;
+        };
+        metrics.connections.fetch_add(1, Ordering::Relaxed);
+        open.spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = self.kill.cancelled() => {}
+                () = self.connection(stream) => {}
+            }
+            self.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
+    async fn connection(&self, stream: TcpStream) {
+        let _ = stream.set_nodelay(true);
+        let activity = Arc::new(Activity::new());
+        let stream = Watched { stream, activity: activity.clone() };
+        match &self.tls {
+            None => self.http(stream, &activity).await,
+            Some(tls) => {
+                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                    self.http(stream, &activity).await;
+                }
+            }
+        }
+    }
+
+    async fn http<S>(&self, stream: S, activity: &Arc<Activity>)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (router, counted) = (self.router.clone(), activity.clone());
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let (mut router, handling) = (router.clone(), counted.clone().handling());
+            async move {
+                let response = Service::call(&mut router, request).await;
+                drop(handling);
+                response.map_err(|never: Infallible| never)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.header_timeout)
+            .max_buf_size(HEAD_BYTES)
+            .max_headers(HEADERS)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        let closing = self.state.closing.cancelled();
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = activity.stands_still(self.idle) => return,
+            () = closing => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ = connection => {}
+            () = activity.stands_still(self.idle) => {}
+        }
+    }
+}
+
+/// When a connection last moved a byte, and how many of its requests are in hand.
+struct Activity {
+    since: Instant,
+    moved_ms: AtomicU64,
+    in_hand: AtomicUsize,
+}
+
+struct Handling(Arc<Activity>);
+
+impl Activity {
+    fn new() -> Self {
+        let (moved_ms, in_hand) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Self { since: Instant::now(), moved_ms, in_hand }
+    }
+
+    fn moved(&self) {
+        let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.moved_ms.store(ms, Ordering::Relaxed);
+    }
+
+    fn handling(self: Arc<Self>) -> Handling {
+        self.in_hand.fetch_add(1, Ordering::Relaxed);
+        Handling(self)
+    }
+
+    /// Returns when nothing has moved for so long although no handler is at work. A handler has a
+    /// time limit of its own.
+    async fn stands_still(&self, idle: Duration) {
+        loop {
+            let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
+            let still = self.since.elapsed().saturating_sub(moved);
+            let busy = self.in_hand.load(Ordering::Relaxed) > 0;
+            if !busy && still >= idle {
+                return;
+            }
+            let rest = if busy { idle } else { idle - still };
+            tokio::time::sleep(rest.max(Duration::from_millis(10))).await;
+        }
+    }
+}
+
+impl Drop for Handling {
+    fn drop(&mut self) {
+        self.0.moved();
+        self.0.in_hand.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that notes when it moves.
+struct Watched {
+    stream: TcpStream,
+    activity: Arc<Activity>,
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if polled.is_ready() {
+            self.activity.moved();
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        if polled.is_ready() {
+            self.activity.moved();
+        }
+        polled
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        if polled.is_ready() {
+            self.activity.moved();
+        }
+        polled
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,72 @@
+//! Handing out work. A claim may wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Method;
+use ff_api::{ClaimAnswer, ClaimRequest, Scope};
+use ff_core::backend::CapabilitySet;
+use ff_core::contracts::{ClaimArgs, ClaimedExecution};
+use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_error::EngineError;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::{Answer, Call};
+use crate::refusal::{Answered, Refusal};
+use crate::route::{LONGEST_WAIT, Nothing, Route};
+use crate::wire;
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::new(
+            (Method::POST, "/v1/claims"),
+            ("claim_many", "Claims work of any of several lanes, with all that a worker needs."),
+            Scope::Work,
+            claim,
+        )
+        .waits(),
+    ]
+}
+
+async fn claim(call: Call<Nothing, ClaimRequest>) -> Answered<Answer<ClaimAnswer>> {
+    let body = call.body;
+    let ttl = body.lease_ttl.0.as_millis();
+    let args = ClaimArgs {
+        lanes: body.lanes,
+        capabilities: CapabilitySet { tokens: body.capabilities },
+        worker_id: body.worker_id,
+        worker_instance_id: body.worker_instance_id,
+        lease_ttl_ms: u32::try_from(ttl).unwrap_or(u32::MAX),
+        max: body.max,
+        wait: body.wait.0.min(LONGEST_WAIT),
+    };
+    let (answer, answered) = oneshot::channel();
+    tokio::spawn(claim_for(call.door.share(), args, call.state.closing.clone(), answer));
+    let claimed = answered.await;
+    let claimed = claimed.map_err(|_| Refusal::new("internal", "the claim was not answered"))??;
+    let executions = claimed.into_iter().map(wire::claimed).collect();
+    Ok(Answer::json(ClaimAnswer { executions }))
+}
+
+/// Claims for a client that may go away meanwhile. What it does not take any more is put back, so
+/// that nobody has to wait for the lease to expire.
+async fn claim_for(
+    backend: Arc<dyn EngineBackend>,
+    args: ClaimArgs,
+    closing: CancellationToken,
+    mut answer: oneshot::Sender<Result<Vec<ClaimedExecution>, EngineError>>,
+) {
+    let claimed = tokio::select! {
+        biased;
+        claimed = backend.claim_many(args) => claimed,
+        () = answer.closed() => return,
+        () = closing.cancelled() => Ok(Vec::new()),
+    };
+    if let Err(Ok(untaken)) = answer.send(claimed) {
+        for execution in untaken {
+            // Whoever fails here leaves it to the lease.
+            let _ = backend.delay(&execution.handle, Duration::ZERO).await;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The table of routes. Whatever is not in it does not exist.
+
+mod claims;
+mod events;
+mod executions;
+mod flows;
+mod lanes;
+mod leases;
+mod operate;
+mod system;
+
+use crate::route::Route;
+
+/// Every route of the server.
+pub fn table() -> Vec<Route> {
+    let mut table = executions::routes();
+    table.extend(operate::routes());
+    table.extend(claims::routes());
+    table.extend(leases::routes());
+    table.extend(lanes::routes());
+    table.extend(flows::routes());
+    table.extend(events::routes());
+    table.extend(system::routes());
+    table
+}

@@ -1,0 +1,82 @@
+//! A running server with its own store, and how it is ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
+use ff_server::{Auth, Bound, Config};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::client::Client;
+
+pub const ROOT: &str = "ff_root-token-of-the-tests-0123456789abcdef";
+
+pub struct Server {
+    pub client: Client,
+    pub backend: Arc<SqliteBackend>,
+    _folder: TempDir,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
+}
+
+pub fn config() -> Config {
+    Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        auth: Auth::Tokens,
+        root_token: Some(ROOT.to_owned()),
+        drain: Duration::from_secs(5),
+        ..Config::default()
+    }
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        Self::start_with(config()).await
+    }
+
+    pub async fn start_with(config: Config) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flowfabric.db").display().to_string();
+        let backend = SqliteBackend::open(SqliteOptions::new(path)).await.unwrap();
+        let bound = Bound::bind(&config, backend.clone()).await.unwrap();
+        let address = bound.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(bound.run(async {
+            let _ = stopped.await;
+        }));
+        let client = Client { address, token: config.root_token };
+        Self { client, backend, _folder: folder, stop, running }
+    }
+
+    /// Asks the server to end and waits until it has.
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        self.running.await.unwrap();
+        self.backend.close().await;
+    }
+
+    pub async fn submit(&self, lane: &str, payload: Value) -> String {
+        let body = json!({ "lane_id": lane, "execution_kind": "k", "payload": payload });
+        let answer = self.client.post("/v1/executions", body).await.expect(201);
+        answer["execution_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Claims one execution of a lane and returns its handle and itself.
+    pub async fn claim(&self, lane: &str) -> (String, Value) {
+        let mut answer = self.client.post("/v1/claims", claim(lane)).await.expect(200);
+        let claimed = answer["executions"][0].take();
+        (claimed["handle"].as_str().unwrap().to_owned(), claimed)
+    }
+}
+
+pub fn claim(lane: &str) -> Value {
+    json!({ "lanes": [lane], "worker_id": "w", "worker_instance_id": "w-1" })
+}
+
+/// An execution's place in an address, without braces.
+pub fn at(id: &str) -> String {
+    format!("/v1/executions/{}", id.replace("{fp:", "").replace('}', ""))
+}
