@@ -49,6 +49,11 @@ kinds!(
         CursorFromOtherHistory = "cursor_from_other_history", Terminal;
         CursorBelowRetention = "cursor_below_retention", Terminal;
         Corruption = "corruption", Terminal;
+        InvalidToken = "invalid_token", Terminal;
+        SignalNotAllowed = "signal_not_allowed", Terminal;
+        SignalLimitExceeded = "signal_limit_exceeded", Terminal;
+        InvalidKid = "invalid_kid", Terminal;
+        WaitpointSecretMissing = "waitpoint_secret_missing", Terminal;
     }
 );
 
@@ -68,6 +73,8 @@ kinds!(
         IdempotencyKeyReused = "idempotency_key_reused", Terminal;
         ExecutionIdReused = "execution_id_reused", Terminal;
         ResultAlreadyRecorded = "result_already_recorded", Terminal;
+        WaitpointAlreadyExists = "waitpoint_already_exists", Terminal;
+        RotationConflict = "rotation_conflict", Terminal;
     }
 );
 
@@ -79,6 +86,12 @@ kinds!(
         ExecutionNotTerminal = "execution_not_terminal", Terminal;
         MaxReplaysExhausted = "max_replays_exhausted", Terminal;
         NotRunnable = "not_runnable", Terminal;
+        AlreadySuspended = "already_suspended", Terminal;
+        ExecutionNotSuspended = "execution_not_suspended", Terminal;
+        WaitpointNotPending = "waitpoint_not_pending", Terminal;
+        PendingWaitpointExpired = "pending_waitpoint_expired", Terminal;
+        WaitpointClosed = "waitpoint_closed", Terminal;
+        TargetNotSignalable = "target_not_signalable", Terminal;
     }
 );
 

@@ -19,6 +19,10 @@ pub mod limits;
 
 pub mod capability;
 
+pub mod condition;
+
+pub mod token;
+
 pub mod backend;
 
 pub mod contracts;

@@ -22,6 +22,26 @@ pub const POLICY_BYTES: usize = 16 * 1024;
 pub const PRIORITY_MIN: i32 = 0;
 pub const PRIORITY_MAX: i32 = 9000;
 pub const LEASE_TTL_MAX_MS: u32 = 24 * 60 * 60 * 1000;
+/// The id of a waitpoint secret.
+pub const KID_BYTES: usize = 64;
+/// A shorter waitpoint secret could be guessed.
+pub const WAITPOINT_SECRET_BYTES: usize = 32;
+/// No token that the engine makes is longer.
+pub const WAITPOINT_TOKEN_BYTES: usize = 4096;
+/// Open at one time, of one execution.
+pub const WAITPOINTS: usize = 64;
+pub const WAITPOINT_KEY_BYTES: usize = 255;
+pub const SIGNAL_NAME_BYTES: usize = 128;
+/// The names that one token may allow.
+pub const SIGNAL_NAMES: usize = 16;
+pub const CONDITION_DEPTH: usize = 4;
+/// How many signals a condition may wait for, over all its parts.
+pub const CONDITION_SIGNALS: usize = 256;
+/// Accepted by one waitpoint, and by one execution over all its waitpoints.
+pub const SIGNALS_PER_WAITPOINT: u32 = 1_000;
+pub const SIGNALS_PER_EXECUTION: u32 = 10_000;
+/// Kept for a waitpoint that nobody waits for yet.
+pub const SIGNALS_BUFFERED: u32 = 100;
 /// No delay, deadline or back-off reaches further than this.
 pub const HORIZON: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 

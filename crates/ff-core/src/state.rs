@@ -111,7 +111,14 @@ pub enum BlockingReason {
     WaitingForRetryBackoff,
     WaitingForDelay,
     WaitingForChildren,
+    WaitingForResumeDelay,
+    WaitingForSignal,
+    WaitingForApproval,
+    WaitingForCallback,
+    WaitingForToolResult,
+    WaitingForBudget,
     PausedByOperator,
+    PausedByPolicy,
     PausedByFlowCancel,
 }
 

@@ -48,6 +48,14 @@ event_types! {
     TagsChanged = "tags_changed";
     Held = "held";
     FlowCancelRequested = "flow_cancel_requested";
+    Suspended = "suspended";
+    WaitpointCreated = "waitpoint_created";
+    SignalDelivered = "signal_delivered";
+    /// A suspended execution goes on.
+    Resumed = "resumed";
+    /// A suspension's time has run out, and an operator should look at it.
+    Escalated = "escalated";
+    WaitpointKeyRotated = "waitpoint_key_rotated";
     LanePaused = "lane_paused";
     LaneResumed = "lane_resumed";
 }

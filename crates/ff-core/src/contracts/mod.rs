@@ -4,6 +4,7 @@ mod event;
 mod operator;
 mod read;
 mod submit;
+mod suspension;
 mod worker;
 
 pub use event::{Event, EventFilter, EventType};
@@ -19,5 +20,13 @@ pub use read::{
 pub use submit::{
     CreateExecutionArgs, CreateExecutionResult, Idempotency, IdempotencyScope, Submission,
     SubmitOutcome,
+};
+pub use suspension::{
+    CreateWaitpointArgs, DeliverSignalArgs, ListSignalsArgs, ListWaitpointsArgs, PendingWaitpoint,
+    ResumeArgs, ResumeSignal, RotateWaitpointSecretArgs, RotateWaitpointSecretResult,
+    SeedWaitpointSecretResult, SignalEffect, SignalOutcome, SignalSnapshot, SignalTarget,
+    SuspendArgs, SuspendOutcome, SuspensionDetails, SuspensionReason, SuspensionSnapshot,
+    TIMEOUT_SIGNAL, TimeoutBehavior, TokenTerms, WaitEnd, WaitpointBinding, WaitpointGrant,
+    WaitpointKeySnapshot, WaitpointPage, WaitpointSnapshot, WaitpointState,
 };
 pub use worker::{ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome};

@@ -81,7 +81,14 @@ spelling!(BlockingReason {
     WaitingForRetryBackoff = "waiting_for_retry_backoff",
     WaitingForDelay = "waiting_for_delay",
     WaitingForChildren = "waiting_for_children",
+    WaitingForResumeDelay = "waiting_for_resume_delay",
+    WaitingForSignal = "waiting_for_signal",
+    WaitingForApproval = "waiting_for_approval",
+    WaitingForCallback = "waiting_for_callback",
+    WaitingForToolResult = "waiting_for_tool_result",
+    WaitingForBudget = "waiting_for_budget",
     PausedByOperator = "paused_by_operator",
+    PausedByPolicy = "paused_by_policy",
     PausedByFlowCancel = "paused_by_flow_cancel",
 } Self::None);
 

@@ -8,7 +8,7 @@ mod uuids;
 pub use execution_id::{ExecutionId, ExecutionIdParseError, ExecutionKey};
 pub use names::{LaneId, NameError, Namespace, WorkerId, WorkerInstanceId};
 pub use time::TimestampMs;
-pub use uuids::{AttemptId, EdgeId, FlowId, LeaseId};
+pub use uuids::{AttemptId, EdgeId, FlowId, LeaseId, SignalId, SuspensionId, WaitpointId};
 
 use serde::{Deserialize, Serialize};
 

@@ -47,3 +47,15 @@ uuid_id!(
     /// An attempt, where a caller names one.
     AttemptId
 );
+uuid_id!(
+    /// One time that an execution is suspended.
+    SuspensionId
+);
+uuid_id!(
+    /// A place where signals for a suspended execution arrive.
+    WaitpointId
+);
+uuid_id!(
+    /// A signal.
+    SignalId
+);
