@@ -4,9 +4,10 @@ use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
 use thiserror::Error;
 
 /// In order. A file that has been released is never changed.
-const MIGRATIONS: [(i64, &str, &str); 2] = [
+const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "tables", include_str!("../migrations/0001_tables.sql")),
     (2, "submit", include_str!("../migrations/0002_submit.sql")),
+    (4, "suspension", include_str!("../migrations/0004_suspension.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.
@@ -41,7 +42,7 @@ pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), Migration
     transaction.execute(create).await?;
     let applied = latest(&mut transaction).await?;
     newer(applied)?;
-    for (version, name, sql) in MIGRATIONS {
+    for &(version, name, sql) in MIGRATIONS {
         if version > applied {
             transaction.execute(sql).await?;
             let record = "INSERT INTO ff_migration (version, name) VALUES ($1, $2)";

@@ -9,10 +9,14 @@ use crate::SqliteError;
 use crate::config::BUSY_TIMEOUT;
 use crate::error::is_busy;
 
-/// Stored as SQLite's `user_version`.
-const SCHEMA_VERSION: i64 = 1;
+/// In order; the number of the last one applied is SQLite's `user_version`. A file that has been
+/// released is never changed.
+const MIGRATIONS: &[(i64, &str)] =
+    &[(1, include_str!("sql/schema.sql")), (4, include_str!("sql/suspension.sql"))];
 
-const SCHEMA: &str = include_str!("sql/schema.sql");
+fn known() -> i64 {
+    MIGRATIONS.iter().map(|(version, _)| *version).max().unwrap_or(0)
+}
 
 pub(crate) fn apply(connection: &Connection) -> Result<(), SqliteError> {
     let failed = |error: rusqlite::Error| SqliteError::Open(error.to_string());
@@ -25,37 +29,45 @@ pub(crate) fn apply(connection: &Connection) -> Result<(), SqliteError> {
         }
     }
     let found = version(connection).map_err(failed)?;
-    if found > SCHEMA_VERSION {
-        return Err(SqliteError::NewerSchema { found, known: SCHEMA_VERSION });
+    let known = known();
+    if found > known {
+        return Err(SqliteError::NewerSchema { found, known });
     }
-    if found < SCHEMA_VERSION {
+    if found < known {
         let tables = "version 0, but it has tables already".to_owned();
         return Err(SqliteError::ForeignTables(tables));
     }
     Ok(())
 }
 
-/// Creates everything in an empty database; leaves any other alone.
+/// Applies what is missing; leaves a database that has tables of other makers alone.
 fn try_apply(connection: &Connection) -> Result<(), rusqlite::Error> {
-    if version(connection)? != 0 {
+    if version(connection)? >= known() {
         return Ok(());
     }
     connection.execute_batch("BEGIN IMMEDIATE")?;
-    let created = create(connection);
+    let created = migrate(connection);
     connection.execute_batch(if created.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
     created
 }
 
-fn create(connection: &Connection) -> Result<(), rusqlite::Error> {
+fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
+    let applied = version(connection)?;
     let count = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'ff\\_%' ESCAPE '\\'";
     let tables: i64 = connection.query_row(count, [], |row| row.get(0))?;
-    if version(connection)? != 0 || tables > 0 {
+    if applied == 0 && tables > 0 {
         return Ok(());
     }
-    connection.execute_batch(SCHEMA)?;
-    let insert = "INSERT INTO ff_meta (name, value) VALUES ('history_id', ?1), ('log_floor', 1)";
-    connection.execute(insert, [Uuid::new_v4().as_bytes()])?;
-    connection.execute_batch(&format!("PRAGMA user_version = {SCHEMA_VERSION}"))
+    for (version, sql) in MIGRATIONS.iter().filter(|(version, _)| *version > applied) {
+        connection.execute_batch(sql)?;
+        if *version == 1 {
+            let insert =
+                "INSERT INTO ff_meta (name, value) VALUES ('history_id', ?1), ('log_floor', 1)";
+            connection.execute(insert, [Uuid::new_v4().as_bytes()])?;
+        }
+        connection.execute_batch(&format!("PRAGMA user_version = {version}"))?;
+    }
+    Ok(())
 }
 
 fn version(connection: &Connection) -> Result<i64, rusqlite::Error> {

@@ -50,6 +50,8 @@ pub const HORIZON: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 pub struct Limits {
     /// Largest payload or result, in bytes.
     pub payload_bytes: usize,
+    /// Largest payload of a signal, in bytes.
+    pub signal_bytes: usize,
     /// How many operations may wait for the writer before callers are told that it is busy.
     pub queue: usize,
     /// How many operations one transaction may carry.
@@ -58,6 +60,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload_bytes: 1024 * 1024, queue: 8192, batch: 512 }
+        Self { payload_bytes: 1024 * 1024, signal_bytes: 256 * 1024, queue: 8192, batch: 512 }
     }
 }

@@ -16,15 +16,18 @@ pub enum Mutant {
     StaleRescue,
     /// Leases expire by the clock of the node that looks, not by the store's.
     ExpiryByNodeClock,
+    /// A suspension does not look at what was signalled before it.
+    SignalLost,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
         Self::StaleRescue,
         Self::ExpiryByNodeClock,
+        Self::SignalLost,
     ];
 }
 

@@ -23,9 +23,10 @@
 
 #![forbid(unsafe_code)]
 
-pub use ff_core::engine_backend::{EngineBackend, Namespaced};
+pub use ff_core::engine_backend::{EngineBackend, Namespaced, SuspensionOperations};
 pub use ff_core::{
-    backend, contracts, engine, engine_error, limits, partition, policy, state, types,
+    backend, condition, contracts, engine, engine_error, limits, partition, policy, state, token,
+    types,
 };
 
 /// How long finished executions are kept.

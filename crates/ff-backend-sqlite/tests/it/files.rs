@@ -154,7 +154,7 @@ async fn what_is_not_our_database_is_refused_and_left_alone() {
     let newer = folder.path().join("newer.db");
     let other = rusqlite_at(&newer, "PRAGMA user_version = 99");
     drop(other);
-    assert_eq!(refused(&newer).await, SqliteError::NewerSchema { found: 99, known: 1 });
+    assert!(matches!(refused(&newer).await, SqliteError::NewerSchema { found: 99, .. }));
 
     let foreign = folder.path().join("foreign.db");
     drop(rusqlite_at(&foreign, "CREATE TABLE ff_lane (colour TEXT)"));

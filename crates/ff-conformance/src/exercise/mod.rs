@@ -18,8 +18,13 @@ mod namespaces;
 mod operator;
 mod read;
 mod retention;
+mod signal;
+mod signal_token;
 mod submit;
 mod subscription;
+mod suspend;
+mod suspend_timeout;
+mod waits;
 
 pub use fixture::{
     Fixture, LANE, LEASE_MS, START_MS, Setup, cancel_args, claim_args, claim_from, code,
@@ -95,6 +100,27 @@ pub fn all() -> Vec<Exercise> {
             subscriber_sees_everything,
         }
         bytes { payloads, results }
+        suspend {
+            released_and_resumed, conditions, operator_only, operator_overrides, resume_delay,
+            repeated_call, named_wait, early_signal, early_and_late, pending_waitpoints, endings,
+            races, replay, refused,
+        }
+        suspend_timeout {
+            ends, auto_resume, timeout_signal_is_reserved, escalate, races_signal, old_timers,
+        }
+        signal {
+            once_by_key, same_key_at_once, bytes, limits with signal::small_signals, listed,
+            namespaces,
+        }
+        signal_token {
+            bearer_may_signal with waits::with_secrets,
+            forgeries with waits::with_secrets,
+            expiry with waits::with_secrets,
+            early_token with waits::with_secrets,
+            of_another_life with waits::with_secrets,
+            rotation with waits::with_secrets,
+            seeding with waits::with_secrets,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod event;
 mod operator;
 mod read;
+mod signal;
 mod submit;
 mod suspension;
 mod worker;
@@ -17,16 +18,19 @@ pub use read::{
     AttemptSnapshot, Durability, ExecutionPage, ExecutionSnapshot, ExecutionSummary, Explanation,
     LaneCounts, LaneSnapshot, LeaseSnapshot, ListExecutionsArgs, ListOrder, ProgressSnapshot,
 };
+pub use signal::{
+    DeliverSignalArgs, ListSignalsArgs, ResumeSignal, SignalEffect, SignalOutcome, SignalSnapshot,
+    SignalTarget,
+};
 pub use submit::{
     CreateExecutionArgs, CreateExecutionResult, Idempotency, IdempotencyScope, Submission,
     SubmitOutcome,
 };
 pub use suspension::{
-    CreateWaitpointArgs, DeliverSignalArgs, ListSignalsArgs, ListWaitpointsArgs, PendingWaitpoint,
-    ResumeArgs, ResumeSignal, RotateWaitpointSecretArgs, RotateWaitpointSecretResult,
-    SeedWaitpointSecretResult, SignalEffect, SignalOutcome, SignalSnapshot, SignalTarget,
-    SuspendArgs, SuspendOutcome, SuspensionDetails, SuspensionReason, SuspensionSnapshot,
-    TIMEOUT_SIGNAL, TimeoutBehavior, TokenTerms, WaitEnd, WaitpointBinding, WaitpointGrant,
-    WaitpointKeySnapshot, WaitpointPage, WaitpointSnapshot, WaitpointState,
+    CreateWaitpointArgs, ListWaitpointsArgs, PendingWaitpoint, ResumeArgs,
+    RotateWaitpointSecretArgs, RotateWaitpointSecretResult, SeedWaitpointSecretResult, SuspendArgs,
+    SuspendOutcome, SuspensionDetails, SuspensionReason, SuspensionSnapshot, TIMEOUT_SIGNAL,
+    TimeoutBehavior, TokenTerms, WaitEnd, WaitpointBinding, WaitpointGrant, WaitpointKeySnapshot,
+    WaitpointPage, WaitpointSnapshot, WaitpointState,
 };
 pub use worker::{ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome};

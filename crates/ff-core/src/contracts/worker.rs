@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::ResumeSignal;
 use crate::backend::{CapabilitySet, Handle};
 use crate::engine_error::EngineError;
 use crate::state::AttemptType;
@@ -43,6 +44,8 @@ pub struct ClaimedExecution {
     pub lease_expires_at: TimestampMs,
     pub created_at: TimestampMs,
     pub deadline_at: Option<TimestampMs>,
+    /// What the attempt was resumed by, if it goes on after a suspension.
+    pub resume_signals: Vec<ResumeSignal>,
 }
 
 /// What became of one lease of a renew call.

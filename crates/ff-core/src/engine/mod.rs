@@ -3,7 +3,7 @@
 mod batcher;
 pub mod clock;
 mod cursor;
-mod prepare;
+pub(crate) mod prepare;
 mod subscription;
 mod sweeper;
 
@@ -26,6 +26,7 @@ use crate::operations::Operation;
 use crate::operations::execution::{Claim, Claimed, Grant};
 use crate::operations::timer::{Announce, Retain, Retention, Sweep};
 use crate::store::{ClaimWaiter, Job, Query, Rows, Store};
+use crate::token::{Keyring, WaitpointSecrets};
 use crate::types::Namespace;
 
 /// How an engine behaves, whatever its store.
@@ -33,6 +34,9 @@ use crate::types::Namespace;
 pub struct EngineConfig {
     pub limits: Limits,
     pub retention: Retention,
+    /// What waitpoint tokens are made and checked with. Without any, work can still be suspended
+    /// and resumed from within, and asking for a token is refused.
+    pub waitpoint_secrets: WaitpointSecrets,
 }
 
 /// The door to one store. Cheap to use from many tasks at once.
@@ -40,6 +44,7 @@ pub struct Engine {
     store: Arc<dyn Store>,
     queue: mpsc::Sender<Job>,
     config: EngineConfig,
+    keyring: Keyring,
     /// Closes with the engine, which ends its sweeper.
     alive: watch::Sender<()>,
 }
@@ -61,7 +66,8 @@ impl Engine {
     /// An engine and the queue that something must pump into the store.
     pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> (Self, Queue) {
         let (queue, waiting) = mpsc::channel(config.limits.queue);
-        (Self { store, queue, config, alive: watch::Sender::new(()) }, waiting)
+        let keyring = Keyring::new(&config.waitpoint_secrets);
+        (Self { store, queue, config, keyring, alive: watch::Sender::new(()) }, waiting)
     }
 
     /// An engine whose queue is pumped by a task, with its own sweeper.
@@ -85,6 +91,11 @@ impl Engine {
 
     pub fn config(&self) -> &EngineConfig {
         &self.config
+    }
+
+    /// What makes and checks waitpoint tokens here.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
     }
 
     /// Runs one operation and answers once it is committed.

@@ -1,6 +1,10 @@
 //! The trait that callers hold. Its provided bodies are the implementation: a backend supplies an
 //! engine over its store, and nothing else.
 
+mod suspension;
+
+pub use suspension::SuspensionOperations;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -262,6 +266,9 @@ pub trait EngineBackend: Send + Sync + 'static {
         let rows = self.engine().query(Query::Execution(id.key())).await?;
         let row = visible(self.scope(), &rows);
         let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+        if let Some(waiting) = suspension::explain(self.engine(), row).await? {
+            return Ok(waiting);
+        }
         let (lane, flow) = (rows.lanes.first(), rows.flows.first());
         Ok(views::explain(row, &rows.attempts, lane, flow, rows.now))
     }
@@ -432,7 +439,12 @@ async fn claimed(
             found.map_or_else(|| Arc::from([]), |(_, bytes)| bytes.clone())
         }
     };
+    let mut resumed = suspension::resume_signals(engine, &grants).await?;
     let claimed = grants.into_iter().map(|grant| ClaimedExecution {
+        resume_signals: match resumed.iter().position(|(key, _)| *key == grant.key) {
+            Some(at) => resumed.swap_remove(at).1,
+            None => Vec::new(),
+        },
         execution_id: grant.key.execution_id(),
         namespace: Namespace::new(&*grant.namespace),
         lane_id: LaneId::new(&*grant.lane),

@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod execution;
 pub mod flow;
+pub mod suspension;
 pub mod timer;
 
 use crate::engine_error::EngineError;

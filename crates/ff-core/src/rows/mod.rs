@@ -8,6 +8,7 @@ mod idempotency;
 mod lane;
 mod record;
 pub mod spelling;
+mod suspension;
 mod timer;
 
 pub use attempt::{AttemptKey, AttemptRow};
@@ -22,6 +23,10 @@ pub use idempotency::{IdempotencyKey, IdempotencyRow};
 pub use lane::LaneRow;
 pub use record::{AnyKey, AnyRow, Column, Field, Json, Kind, Order, Record, Spec, Value, Word};
 pub(crate) use record::{record, values};
+pub use suspension::{
+    Kid, SignalCountKey, SignalCountRow, SignalKey, SignalRow, SuspensionKey, SuspensionOutcomeKey,
+    SuspensionOutcomeRow, SuspensionRow, WaitpointKey, WaitpointKeyRow, WaitpointRow,
+};
 pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
 
 use std::hash::Hash;
@@ -34,4 +39,13 @@ pub trait Row: Clone + Send + Sync + 'static {
 }
 
 /// Every table that is described rather than known by name, in the order of their names.
-pub const RECORDS: &[&Spec] = &[BacklogRow::SPEC, BacklogMemberRow::SPEC];
+pub const RECORDS: &[&Spec] = &[
+    BacklogRow::SPEC,
+    BacklogMemberRow::SPEC,
+    SignalRow::SPEC,
+    SignalCountRow::SPEC,
+    SuspensionRow::SPEC,
+    SuspensionOutcomeRow::SPEC,
+    WaitpointRow::SPEC,
+    WaitpointKeyRow::SPEC,
+];

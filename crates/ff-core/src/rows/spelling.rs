@@ -4,6 +4,7 @@
 //! nearest meaning. Only this file and the predicates in the stores' SQL know the words.
 
 use super::{FlowState, TimerKind};
+use crate::contracts::{SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd};
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
     LifecyclePhase, OwnershipState, PublicState,
@@ -135,6 +136,46 @@ spelling!(TimerKind {
     Deadline = "deadline",
     AttemptTimeout = "attempt_timeout",
     Idempotency = "idempotency",
+    Suspension = "suspension",
+    Waitpoint = "waitpoint",
+});
+
+spelling!(SuspensionReason {
+    WaitingForSignal = "waiting_for_signal",
+    StepBoundary = "step_boundary",
+    WaitingForApproval = "waiting_for_approval",
+    WaitingForCallback = "waiting_for_callback",
+    WaitingForToolResult = "waiting_for_tool_result",
+    WaitingForOperatorReview = "waiting_for_operator_review",
+    ManualPause = "manual_pause",
+    PausedByPolicy = "paused_by_policy",
+    PausedByBudget = "paused_by_budget",
+} Self::WaitingForSignal);
+
+spelling!(TimeoutBehavior {
+    Fail = "fail",
+    Cancel = "cancel",
+    Expire = "expire",
+    AutoResumeWithTimeoutSignal = "auto_resume_with_timeout_signal",
+    Escalate = "escalate",
+});
+
+spelling!(WaitEnd {
+    Satisfied = "satisfied",
+    ResumedByOperator = "resumed_by_operator",
+    AutoResumed = "auto_resumed",
+    TimedOut = "timed_out",
+    ExecutionEnded = "execution_ended",
+    NeverUsed = "never_used",
+});
+
+spelling!(SignalEffect {
+    BufferedForPendingWaitpoint = "buffered_for_pending_waitpoint",
+    AppendedToWaitpoint = "appended_to_waitpoint",
+    AppendedToWaitpointDuplicate = "appended_to_waitpoint_duplicate",
+    SignalIgnoredNotInCondition = "signal_ignored_not_in_condition",
+    SignalIgnoredMatcherFailed = "signal_ignored_matcher_failed",
+    ResumeConditionSatisfied = "resume_condition_satisfied",
 });
 
 /// Every word that is read as this state.

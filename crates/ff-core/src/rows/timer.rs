@@ -21,6 +21,10 @@ pub enum TimerKind {
     AttemptTimeout,
     /// An idempotency key lapses.
     Idempotency,
+    /// A suspension has lasted for as long as it may.
+    Suspension,
+    /// No suspension has come for a waitpoint.
+    Waitpoint,
 }
 
 /// Ordered by due time, because that is how timers are read.
@@ -28,7 +32,7 @@ pub enum TimerKind {
 pub struct TimerKey {
     pub due_at: TimestampMs,
     pub kind: TimerKind,
-    /// The execution, or the claim that granted the leases.
+    /// The execution, the claim that granted the leases, or the waitpoint.
     pub subject: Uuid,
 }
 

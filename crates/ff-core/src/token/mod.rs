@@ -5,12 +5,13 @@
 //! store nothing. Secrets are the host's configuration and are never stored; a waitpoint keeps
 //! only the id of its key and a nonce, from which whoever has the secret can make the token again.
 
-mod base64url;
 mod keyring;
 mod secret;
 mod wire;
 
+pub(crate) use keyring::invalid;
 pub use keyring::{Keyring, VerifiedToken};
+pub(crate) use secret::check_kid;
 pub use secret::{Secret, WaitpointSecret, WaitpointSecrets};
 pub use wire::{TokenClaims, WaitpointToken};
 

@@ -108,6 +108,14 @@ fn waiting(
                 next_change_at: row.not_before,
             }
         }
+        (EligibilityState::NotEligibleUntilTime, BlockingReason::WaitingForResumeDelay) => {
+            Finding {
+                rule: "resume_delay",
+                words: format!("It has been resumed and goes on in {}.", left(row, now)),
+                details: json!({ "not_before": row.not_before }),
+                next_change_at: row.not_before,
+            }
+        }
         (EligibilityState::NotEligibleUntilTime, _) => Finding {
             rule: "delay",
             words: format!("It is delayed for another {}.", left(row, now)),

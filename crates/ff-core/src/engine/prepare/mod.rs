@@ -1,5 +1,7 @@
 //! Checks what callers submit, before it reaches the queue, and turns it into rows.
 
+pub(crate) mod suspension;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

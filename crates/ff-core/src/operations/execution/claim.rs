@@ -6,9 +6,10 @@ use uuid::Uuid;
 
 use super::transition;
 use crate::backend::{CapabilitySet, Handle, HandleKind};
-use crate::contracts::EventType;
+use crate::contracts::{EventType, WaitEnd};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
+use crate::operations::suspension::end_waits;
 use crate::rows::{
     AttemptKey, AttemptRow, Blob, ExecutionRow, TimerKey, TimerKind, TimerMember, TimerRow,
 };
@@ -46,6 +47,8 @@ pub struct Grant {
     pub lease_expires_at: TimestampMs,
     pub created_at: TimestampMs,
     pub deadline_at: Option<TimestampMs>,
+    /// How often the execution has been replayed; known only of an attempt that goes on.
+    pub generation: u32,
     pub handle: Handle,
 }
 
@@ -170,6 +173,7 @@ impl Claim {
             lease_expires_at: expires_at,
             created_at: row.created_at,
             deadline_at: row.deadline_at,
+            generation: if kind == HandleKind::Resumed { row.replay_count() } else { 0 },
             handle,
         }
     }
@@ -214,6 +218,9 @@ fn flow_has_ended(world: &World, row: &ExecutionRow) -> bool {
 pub(crate) fn hold(world: &World, change: &mut Change, row: &ExecutionRow) {
     let mut after = row.clone();
     super::finish::disarm_ready(change, row);
+    if row.phase == LifecyclePhase::Suspended {
+        end_waits(world, change, row, WaitEnd::ExecutionEnded);
+    }
     after.phase = LifecyclePhase::Runnable;
     after.eligibility = EligibilityState::BlockedByOperator;
     after.blocking = BlockingReason::PausedByFlowCancel;

@@ -1,5 +1,6 @@
 //! What must be seen before an execution can be put down or ended, whoever does it.
 
+use crate::operations::suspension;
 use crate::rows::FlowKey;
 use crate::store::{Needs, World};
 use crate::types::ExecutionKey;
@@ -11,4 +12,5 @@ pub(crate) fn more(world: &World, needs: &mut Needs, key: ExecutionKey) {
     if let Some(id) = row.flow_id {
         needs.flows.insert(FlowKey { partition: key.partition, id });
     }
+    suspension::needs_to_end(needs, row);
 }

@@ -8,12 +8,12 @@ use crate::state::LifecyclePhase;
 use crate::store::{Needs, World};
 
 /// A lease that stands: the rows it stands on.
-pub(super) struct Held<'w> {
+pub(crate) struct Held<'w> {
     pub row: &'w ExecutionRow,
     pub attempt: &'w AttemptRow,
 }
 
-pub(super) fn needs(needs: &mut Needs, handle: &Handle) {
+pub(crate) fn needs(needs: &mut Needs, handle: &Handle) {
     needs.execution(handle.key());
     // After a retry the current attempt is another one; the old one tells what became of it.
     needs.attempt(handle.key(), handle.attempt_index());
@@ -21,7 +21,7 @@ pub(super) fn needs(needs: &mut Needs, handle: &Handle) {
 
 /// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
 /// the store's clock.
-pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
+pub(crate) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
     let row = world.existing(handle.key())?;
     if mutants::active(Mutant::CancelNotFinal) && row.phase == LifecyclePhase::Cancelled {
         let attempt = world.attempt(row.key, handle.attempt_index());
@@ -49,7 +49,7 @@ pub(super) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, En
 }
 
 /// The handle's own attempt, if it has ended under exactly this fence: the mark of a repeated call.
-pub(super) fn ended_under<'w>(world: &'w World, handle: &Handle) -> Option<&'w AttemptRow> {
+pub(crate) fn ended_under<'w>(world: &'w World, handle: &Handle) -> Option<&'w AttemptRow> {
     world.execution(handle.key())?;
     world.attempt(handle.key(), handle.attempt_index()).filter(|attempt| {
         attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some()

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::transition;
-use crate::contracts::EventType;
+use crate::contracts::{EventType, WaitEnd};
+use crate::operations::suspension::end_waits;
 use crate::rows::{AttemptRow, Blob, EventRow, ExecutionRow, IdempotencyKey, TimerKey, TimerKind};
 use crate::state::{
     AttemptOutcome, AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
@@ -23,6 +24,8 @@ pub(crate) struct Ending {
     pub reason: Option<Arc<str>>,
     pub category: Option<Arc<str>>,
     pub by: Option<Arc<str>>,
+    /// How whatever it was waiting for ends with it.
+    pub wait_end: WaitEnd,
 }
 
 /// What happens to the current attempt.
@@ -40,7 +43,16 @@ pub(crate) enum AttemptEnding {
 
 impl Ending {
     pub fn new(outcome: TerminalOutcome, at: TimestampMs, attempt: AttemptEnding) -> Self {
-        Self { outcome, at, attempt, result: None, reason: None, category: None, by: None }
+        Self {
+            outcome,
+            at,
+            attempt,
+            result: None,
+            reason: None,
+            category: None,
+            by: None,
+            wait_end: WaitEnd::ExecutionEnded,
+        }
     }
 }
 
@@ -56,6 +68,7 @@ pub(crate) fn finish(
     let had_lease =
         row.phase == LifecyclePhase::Active && attempt.is_some_and(AttemptRow::is_leased);
     disarm_timers(change, row);
+    end_waits(world, change, row, ending.wait_end);
     if row.holds_key
         && let Some(key) = &row.idempotency_key
     {

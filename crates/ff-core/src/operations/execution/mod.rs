@@ -9,7 +9,7 @@ mod create;
 mod delay;
 pub(crate) mod ending;
 mod fail;
-mod fence;
+pub(crate) mod fence;
 pub(crate) mod finish;
 mod progress;
 mod renew;

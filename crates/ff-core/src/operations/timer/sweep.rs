@@ -10,6 +10,7 @@ use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::transition;
+use crate::operations::suspension;
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -33,8 +34,11 @@ impl Operation for Sweep {
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {
-        for member in world.due_timers.iter().flat_map(|timer| &timer.members) {
-            ending::more(world, needs, member.execution);
+        for timer in &world.due_timers {
+            for member in &timer.members {
+                ending::more(world, needs, member.execution);
+            }
+            suspension::due::more(world, needs, timer);
         }
     }
 
@@ -50,7 +54,9 @@ impl Operation for Sweep {
                 | TimerKind::Ready
                 | TimerKind::Deadline
                 | TimerKind::AttemptTimeout
-                | TimerKind::Idempotency => {
+                | TimerKind::Idempotency
+                | TimerKind::Suspension
+                | TimerKind::Waitpoint => {
                     look_at_members(world, &mut change, timer, entropy, &mut moved);
                 }
             }
@@ -75,7 +81,7 @@ fn look_at_members(
         }
         let before = change.executions.len();
         let entropy = entropy.rotate_left(at as u32);
-        if let Some(due) = look(world, change, timer.key.kind, *member, entropy) {
+        if let Some(due) = look(world, change, timer.key, *member, entropy) {
             rest.push((*member, due));
         }
         if change.executions.len() > before {
@@ -103,17 +109,19 @@ fn rearm(change: &mut Change, timer: &TimerRow, rest: &[(TimerMember, TimestampM
 fn look(
     world: &World,
     change: &mut Change,
-    kind: TimerKind,
+    key: TimerKey,
     member: TimerMember,
     entropy: u64,
 ) -> Option<TimestampMs> {
     let row = world.executions.get(&member.execution)?;
-    match kind {
+    match key.kind {
         TimerKind::Lease => lease_due(world, change, row, member),
         TimerKind::Ready => ready_due(world, change, row),
         TimerKind::Deadline => deadline_due(world, change, row),
         TimerKind::AttemptTimeout => attempt_due(world, change, row, member, entropy),
         TimerKind::Idempotency => idempotency_due(world, change, row),
+        TimerKind::Suspension => suspension::due::suspension_due(world, change, row),
+        TimerKind::Waitpoint => suspension::due::waitpoint_due(world, change, row, key.subject),
     }
 }
 
