@@ -1,0 +1,82 @@
+//! `flowfabric run`: start, watch and operate executions.
+
+mod list;
+mod operate;
+mod start;
+mod watch;
+
+use clap::Subcommand;
+
+use super::{Session, segment};
+use crate::failure::Failure;
+
+#[derive(Subcommand)]
+pub enum Run {
+    /// Submit one execution.
+    Start(start::Start),
+    /// List executions, newest first.
+    Ls(list::List),
+    /// Everything about one execution.
+    Show {
+        execution_id: String,
+        /// Its events too.
+        #[arg(long)]
+        events: bool,
+    },
+    /// Why it is not running, and when that can change.
+    Why { execution_id: String },
+    /// Its events as they come, until it has ended.
+    Tail { execution_id: String },
+    /// How it ended. Exits with 2 if it failed, 3 if it was cancelled or has expired.
+    Result(watch::Outcome),
+    /// Cancel executions, by name or by what they match.
+    Cancel(operate::Cancel),
+    /// Hand a waiting execution out at once, whatever it was waiting for.
+    Retry { execution_id: String },
+    /// Run a finished execution again.
+    Replay { execution_id: String },
+    /// Change what goes first.
+    Priority { execution_id: String, priority: i32 },
+    /// Set or remove tags: `key=value` sets, `key=` removes.
+    Tag {
+        execution_id: String,
+        #[arg(required = true)]
+        tags: Vec<String>,
+    },
+    /// Take a lease away from its worker.
+    Revoke {
+        execution_id: String,
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+}
+
+impl Run {
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Start(start) => start.run(session).await,
+            Self::Ls(list) => list.run(session).await,
+            Self::Show { execution_id, events } => {
+                watch::show(session, &execution_id, events).await
+            }
+            Self::Why { execution_id } => watch::why(session, &execution_id).await,
+            Self::Tail { execution_id } => watch::tail(session, &execution_id).await,
+            Self::Result(outcome) => outcome.run(session).await,
+            Self::Cancel(cancel) => cancel.run(session).await,
+            Self::Retry { execution_id } => operate::retry(session, &execution_id).await,
+            Self::Replay { execution_id } => operate::replay(session, &execution_id).await,
+            Self::Priority { execution_id, priority } => {
+                operate::priority(session, &execution_id, priority).await
+            }
+            Self::Tag { execution_id, tags } => operate::tag(session, &execution_id, &tags).await,
+            Self::Revoke { execution_id, reason } => {
+                operate::revoke(session, &execution_id, &reason).await
+            }
+        }
+    }
+}
+
+/// The path of an execution, or of something about it.
+fn path(execution_id: &str, rest: &str) -> String {
+    format!("/v1/executions/{}{rest}", segment(execution_id))
+}

@@ -1,0 +1,85 @@
+//! Why a command failed, what it exits with, and what to try next.
+
+use std::fmt;
+
+use ff_api::Problem;
+
+/// What the process exits with. Anything but 0 means that the command did not do what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It could not be done.
+    Failure = 1,
+    /// The execution that was waited for has failed.
+    RunFailed = 2,
+    /// It was cancelled, skipped or has expired.
+    RunEnded = 3,
+    /// The command line makes no sense.
+    Usage = 64,
+    /// There is no such thing.
+    NotFound = 66,
+    /// The server cannot be reached, or is too busy.
+    Unavailable = 69,
+    /// The token is missing, wrong or not good enough.
+    Denied = 77,
+    /// What was waited for has not happened in time.
+    Timeout = 124,
+}
+
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub message: String,
+    /// The next thing to try.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// A refusal by the server.
+    pub fn refused(problem: &Problem) -> Self {
+        let (exit, hint) = match problem.status {
+            401 => {
+                (Exit::Denied, "give a token with --token or FF_TOKEN; `flowfabric dev` prints one")
+            }
+            403 => (Exit::Denied, "ask for a token with the scope that is named above"),
+            404 => (Exit::NotFound, "see what there is with `flowfabric run ls`"),
+            429 | 503 => {
+                (Exit::Unavailable, "try again in a moment; `flowfabric doctor` says more")
+            }
+            _ => (Exit::Failure, "`flowfabric help` lists the commands and what they take"),
+        };
+        let mut message = format!("{} ({})", problem.detail, problem.code);
+        if let Some(id) = &problem.request_id {
+            message += &format!(" [request {id}]");
+        }
+        Self::new(exit, message).hint(hint)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", self.message)?;
+        match &self.hint {
+            Some(hint) => write!(f, "\n  try: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Exit::Failure, error.to_string())
+    }
+}

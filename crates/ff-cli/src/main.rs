@@ -1,0 +1,72 @@
+//! The command `flowfabric`.
+
+mod cli;
+mod client;
+mod commands;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Command};
+use client::Client;
+use commands::Session;
+use failure::{Exit, Failure};
+use output::Output;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are no mistakes.
+            return if error.use_stderr() { code(Exit::Usage) } else { ExitCode::SUCCESS };
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let ran = match runtime {
+        Ok(runtime) => runtime.block_on(run(cli)),
+        Err(error) => Err(Failure::new(Exit::Failure, error.to_string())),
+    };
+    match ran {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{failure}");
+            code(failure.exit)
+        }
+    }
+}
+
+fn code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+async fn run(cli: Cli) -> Result<(), Failure> {
+    let output = Output { format: cli.output };
+    let session = || {
+        let client = Client::new(&cli.server.url, cli.server.token, cli.server.namespace)?;
+        Ok::<_, Failure>(Session { client, output })
+    };
+    match cli.command {
+        Command::Dev(dev) => dev.run().await,
+        Command::Serve(serve) => serve.run().await,
+        Command::Migrate(migrate) => migrate.run(output).await,
+        Command::Doctor(doctor) => doctor.run(output).await,
+        Command::Config(config) => config.run(output),
+        Command::Run(run) => run.run(&session()?).await,
+        Command::Lane(lane) => lane.run(&session()?).await,
+        Command::Token(token) => token.run(&session()?).await,
+        Command::Events(events) => events.run(&session()?).await,
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "flowfabric",
+                &mut std::io::stdout(),
+            );
+            Ok(())
+        }
+    }
+}

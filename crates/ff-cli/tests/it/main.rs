@@ -1,0 +1,138 @@
+//! The command as a user runs it: against a real server, by exit code, stdout and stderr.
+
+mod command;
+
+use command::Dev;
+use serde_json::Value;
+
+#[test]
+fn work_is_started_watched_and_ended_from_the_shell() {
+    let dev = Dev::start();
+    let ran =
+        dev.run(&["run", "start", "echo", "--lane", "demo", "--input", "{\"a\": 1}", "--wait"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "{\"a\":1}\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("waiting for its end"), "{}", ran.stderr);
+
+    let listed = dev.run(&["run", "ls", "-o", "jsonl", "--state", "completed"]);
+    let one: Value = serde_json::from_str(listed.stdout.trim()).expect("one line of JSON");
+    let id = one["execution_id"].as_str().expect("an id");
+    assert_eq!(one["execution_kind"], "echo");
+    let table = dev.run(&["run", "ls"]);
+    assert!(table.stdout.contains(id), "ids are never cut: {}", table.stdout);
+
+    let shown = dev.run(&["run", "show", id, "--events", "-o", "json"]);
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let types: Vec<_> = shown["events"].as_array().expect("events").iter().collect();
+    let types: Vec<_> = types.iter().filter_map(|event| event["event_type"].as_str()).collect();
+    assert_eq!(types, ["submitted", "claimed", "completed"]);
+
+    let tail = dev.run(&["run", "tail", id]);
+    assert_eq!((tail.code, tail.stdout.lines().count()), (0, 3));
+    let events = dev.run(&["events", "--all", "--take", "2", "-o", "jsonl"]);
+    assert_eq!((events.code, events.stdout.lines().count()), (0, 2), "{}", events.stderr);
+}
+
+#[test]
+fn exit_codes_say_what_happened() {
+    let dev = Dev::start();
+    let failed = dev.run(&["run", "start", "unknown-kind", "--lane", "demo", "--wait"]);
+    assert_eq!(failed.code, 2, "{}", failed.stderr);
+    assert!(failed.stderr.contains("has failed") && failed.stderr.contains("try:"));
+    assert_eq!(failed.stdout, "");
+
+    let started = dev.run(&["run", "start", "later", "--delay", "1h", "-o", "json"]);
+    let started: Value = serde_json::from_str(&started.stdout).expect("JSON");
+    let id = started["execution_id"].as_str().expect("an id");
+    let open = dev.run(&["run", "result", id]);
+    assert_eq!(open.code, 124, "{}", open.stderr);
+    let why = dev.run(&["run", "why", id]);
+    assert_eq!(why.code, 0);
+    assert!(why.stdout.contains("that can change at"), "{}", why.stdout);
+    assert_eq!(dev.run(&["run", "priority", id, "7"]).code, 1, "it is not eligible yet");
+    assert_eq!(dev.run(&["run", "retry", id]).code, 0);
+    assert_eq!(dev.run(&["run", "priority", id, "7"]).code, 0);
+    assert_eq!(dev.run(&["run", "tag", id, "app.team=a"]).code, 0);
+    let tagged = dev.run(&["run", "ls", "--tag", "app.team=a", "-o", "jsonl"]);
+    assert_eq!(tagged.stdout.lines().count(), 1);
+    assert_eq!(dev.run(&["run", "cancel", id]).code, 0);
+    let ended = dev.run(&["run", "result", id]);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+
+    let missing = "{fp:0}:0193b3c4-0000-7000-8000-000000000001";
+    assert_eq!(dev.run(&["run", "show", missing]).code, 66);
+    assert_eq!(dev.run(&["run", "frobnicate"]).code, 64);
+    assert_eq!(dev.run(&["run", "start", "echo", "--input", "not json"]).code, 64);
+    assert_eq!(dev.run_as("ff_wrong", &["run", "ls"]).code, 77);
+}
+
+#[test]
+fn many_are_cancelled_only_with_a_yes() {
+    let dev = Dev::start();
+    for _ in 0..3 {
+        assert_eq!(dev.run(&["run", "start", "report", "--lane", "quiet"]).code, 0);
+    }
+    let matching = ["run", "cancel", "--kind", "report"];
+    let dry = dev.run(&[&matching[..], &["--dry-run", "-o", "json"]].concat());
+    let dry: Value = serde_json::from_str(&dry.stdout).expect("JSON");
+    assert_eq!(dry["would_cancel"], 3);
+    let asked = dev.run(&matching);
+    assert_eq!(asked.code, 64, "{}", asked.stderr);
+    assert!(asked.stderr.contains("3 executions") && asked.stderr.contains("--yes"));
+    let done = dev.run(&[&matching[..], &["--yes", "-o", "json"]].concat());
+    let done: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!((&done["matched"], &done["cancelled"]), (&3.into(), &3.into()));
+    assert_eq!(dev.run(&["run", "cancel"]).code, 64, "not everything by mistake");
+}
+
+#[test]
+fn lanes_are_paused_and_resumed() {
+    let dev = Dev::start();
+    assert_eq!(dev.run(&["run", "start", "echo", "--lane", "demo", "--wait"]).code, 0);
+    assert_eq!(dev.run(&["lane", "pause", "demo", "--reason", "lunch"]).code, 0);
+    let lanes = dev.run(&["lane", "ls", "-o", "json"]);
+    let lanes: Value = serde_json::from_str(&lanes.stdout).expect("JSON");
+    assert_eq!(lanes["lanes"][0]["paused_reason"], "lunch");
+    let started =
+        dev.run(&["run", "start", "echo", "--lane", "demo", "--wait", "--timeout", "100ms"]);
+    assert_eq!(started.code, 124, "{}", started.stderr);
+    assert_eq!(dev.run(&["lane", "resume", "demo"]).code, 0);
+    let ran = dev.run(&["run", "start", "echo", "--lane", "demo", "--wait"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_eq!(dev.run(&["lane", "counts"]).code, 0);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_said_to_be_so() {
+    let ran = command::run(&["--url", "http://127.0.0.1:9", "run", "ls"], &[]);
+    assert_eq!(ran.code, 69, "{}", ran.stderr);
+    assert!(ran.stderr.contains("flowfabric dev"), "{}", ran.stderr);
+}
+
+#[test]
+fn settings_and_stores_are_looked_at_without_a_server() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("data");
+    let data = data.to_str().expect("a plain path");
+    let shown = command::run(
+        &["config", "show", "--origin", "--listen", "127.0.0.1:1", "-o", "json"],
+        &[("FF_REQUESTS", "7")],
+    );
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let of = |key: &str| {
+        let settings = shown["settings"].as_array().expect("settings");
+        settings.iter().find(|setting| setting["key"] == key).expect("the setting").clone()
+    };
+    assert_eq!(
+        (&of("listen")["origin"], &of("requests")["origin"]),
+        (&"flag".into(), &"FF_REQUESTS".into())
+    );
+    assert_eq!(command::run(&["config", "show", "--set", "nonsense=1"], &[]).code, 64);
+
+    let migrated = command::run(&["migrate", "--data", data], &[]);
+    assert_eq!(migrated.code, 0, "{}", migrated.stderr);
+    let doctor = command::run(&["doctor", "--data", data, "-o", "json"], &[]);
+    assert_eq!(doctor.code, 0, "{} {}", doctor.stdout, doctor.stderr);
+    let checks: Value = serde_json::from_str(&doctor.stdout).expect("JSON");
+    assert!(checks["checks"].as_array().is_some_and(|checks| checks.len() >= 6));
+    assert_eq!(command::run(&["completions", "bash"], &[]).code, 0);
+}
