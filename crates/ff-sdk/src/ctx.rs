@@ -8,6 +8,7 @@ use ff_core::backend::Handle;
 use ff_core::contracts::ClaimedExecution;
 use ff_core::state::AttemptType;
 use ff_core::types::{ExecutionId, LaneId, Namespace, TimestampMs};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
@@ -25,11 +26,19 @@ pub(crate) struct Inner {
     pub client: Client,
     pub states: States,
     pub stop: CancellationToken,
+    /// Rung when the lease has been given back and the handler is to be dropped.
+    pub put_down: Notify,
 }
 
 impl Ctx {
-    pub(crate) fn new(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner) }
+    pub(crate) fn new(
+        claimed: ClaimedExecution,
+        client: Client,
+        states: States,
+        stop: CancellationToken,
+    ) -> Self {
+        let put_down = Notify::new();
+        Self { inner: Arc::new(Inner { claimed, client, states, stop, put_down }) }
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -35,6 +35,7 @@ mod extract;
 pub mod failure;
 mod handler;
 mod task;
+pub mod testing;
 pub mod transport;
 mod worker;
 

@@ -13,11 +13,12 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::Setup;
 use super::leases::Leases;
 use super::reporting::{Reporting, Told};
-use super::{Setup, runner};
+use super::runner::{self, Ending};
 use crate::clock::{backoff, pause};
-use crate::ctx::{Ctx, Inner};
+use crate::ctx::Ctx;
 use crate::transport::{Report, Verdict};
 
 /// The pauses after claims that failed.
@@ -48,11 +49,11 @@ pub(super) struct Driver {
     put_back: bool,
 }
 
-/// A handler that has ended; without a verdict if it was stopped.
+/// A handler that has ended.
 struct Ended {
     ticket: u64,
     handle: Handle,
-    verdict: Option<Verdict>,
+    ending: Ending,
 }
 
 impl Driver {
@@ -149,7 +150,7 @@ impl Driver {
             let lease = self.leases.granted(claimed.handle.clone(), stop.clone());
             let (client, states) = (self.setup.client.clone(), self.setup.states.clone());
             leases.push((self.next_ticket, lease));
-            contexts.push((self.next_ticket, Ctx::new(Inner { claimed, client, states, stop })));
+            contexts.push((self.next_ticket, Ctx::new(claimed, client, states, stop)));
             self.next_ticket += 1;
         }
         // Kept before any handler runs, and in one go.
@@ -159,8 +160,8 @@ impl Driver {
             let (setup, ended) = (self.setup.clone(), self.ended.clone());
             tokio::spawn(async move {
                 let handle = ctx.handle().clone();
-                let verdict = runner::run(&setup, ctx).await;
-                let _ = ended.send(Ended { ticket, handle, verdict });
+                let ending = runner::run(&setup, ctx).await;
+                let _ = ended.send(Ended { ticket, handle, ending });
             });
         }
     }
@@ -182,12 +183,16 @@ impl Driver {
     fn tell(&mut self, ended: &mut Vec<Ended>) {
         self.running -= ended.len();
         let (mut told, mut gone) = (Vec::with_capacity(ended.len()), Vec::new());
-        let put_back = self.put_back.then_some(Verdict::Release(Duration::ZERO));
-        for Ended { ticket, handle, verdict } in ended.drain(..) {
-            match verdict.or_else(|| put_back.clone()) {
-                Some(verdict) => told.push(Told::new(ticket, Report { handle, verdict })),
-                None => gone.push(ticket),
-            }
+        for Ended { ticket, handle, ending } in ended.drain(..) {
+            let verdict = match ending {
+                Ending::Told(verdict) => verdict,
+                Ending::Stopped if self.put_back => Verdict::Release(Duration::ZERO),
+                Ending::Stopped | Ending::PutDown => {
+                    gone.push(ticket);
+                    continue;
+                }
+            };
+            told.push(Told::new(ticket, Report { handle, verdict }));
         }
         if !gone.is_empty() {
             self.leases.remove(gone.into_iter());

@@ -27,7 +27,7 @@ pub(super) fn margin(lease: Duration) -> Duration {
 }
 
 /// What the worker holds. The driver locks it once for each batch, the keeper once for each round.
-pub(super) struct Leases {
+pub(crate) struct Leases {
     held: Mutex<Held>,
     wake: Notify,
     lease: Duration,
@@ -42,7 +42,7 @@ struct Held {
     closed: bool,
 }
 
-pub(super) struct Lease {
+pub(crate) struct Lease {
     handle: Handle,
     stop: CancellationToken,
     renew_at: TimestampMs,

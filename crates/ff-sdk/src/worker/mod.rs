@@ -5,6 +5,10 @@ mod leases;
 mod reporting;
 mod runner;
 
+pub(crate) use leases::Leases;
+pub(crate) use reporting::{Reporting, Told};
+pub(crate) use runner::{Ending, run};
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -28,7 +32,6 @@ use crate::handler::{AnyHandler, Erased, Handler, Takes};
 use crate::task::{DEFAULT_LANE, Task};
 
 use driver::Driver;
-use leases::Leases;
 
 /// How long a claim waits for work before it is asked again.
 const CLAIM_WAIT: Duration = Duration::from_secs(20);
@@ -69,11 +72,11 @@ pub enum UnknownKind {
 }
 
 /// What everything inside a running worker shares.
-struct Setup {
-    client: Client,
+pub(crate) struct Setup {
+    pub client: Client,
     handlers: HashMap<String, Arc<dyn AnyHandler>>,
-    states: States,
-    claim: ClaimArgs,
+    pub states: States,
+    pub claim: ClaimArgs,
     concurrency: usize,
     /// How long a handler may go on after it was told to stop.
     grace: Duration,
@@ -207,7 +210,7 @@ impl Worker {
         died(ended)
     }
 
-    fn check(self) -> Result<Setup, Error> {
+    pub(crate) fn check(self) -> Result<Setup, Error> {
         if let Some(kind) = self.twice {
             return Err(Error::config(format!("two handlers are given for the kind {kind:?}")));
         }

@@ -21,7 +21,7 @@ const RETRY: Duration = Duration::from_millis(50);
 const LONGEST_RETRY: Duration = Duration::from_secs(2);
 
 /// What is to be told about one attempt.
-pub(super) struct Told {
+pub(crate) struct Told {
     pub ticket: u64,
     pub report: Report,
     tries: u32,
@@ -29,7 +29,7 @@ pub(super) struct Told {
 
 type Sent = Vec<(Told, Result<(), EngineError>)>;
 
-pub(super) struct Reporting {
+pub(crate) struct Reporting {
     transport: Arc<dyn Transport>,
     clock: Arc<dyn Clock>,
     leases: Arc<Leases>,

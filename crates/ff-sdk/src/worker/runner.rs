@@ -14,20 +14,31 @@ use crate::failure::{Failure, PANIC, UNKNOWN_KIND};
 use crate::handler::{Answer, AnyHandler};
 use crate::transport::Verdict;
 
-/// What is to be told about the attempt; `None` if its handler was stopped.
-pub(super) async fn run(setup: &Setup, ctx: Ctx) -> Option<Verdict> {
+/// How a handler ended.
+pub(crate) enum Ending {
+    /// By itself.
+    Told(Verdict),
+    /// It waits for something: the lease has been given back, and the handler begins again when
+    /// the execution is claimed again.
+    PutDown,
+    /// It was told to stop, and did not in time.
+    Stopped,
+}
+
+pub(crate) async fn run(setup: &Setup, ctx: Ctx) -> Ending {
     let Some(handler) = setup.handlers.get(ctx.kind()) else {
-        return Some(unknown_kind(setup, ctx.kind()));
+        return Ending::Told(unknown_kind(setup, ctx.kind()));
     };
-    let stop = ctx.inner().stop.clone();
+    let inner = ctx.inner();
     let stopped = async {
-        stop.cancelled().await;
+        inner.stop.cancelled().await;
         pause(&*setup.clock, setup.grace).await;
     };
     tokio::select! {
         biased;
-        answer = call(handler, ctx) => Some(verdict(answer)),
-        () = stopped => None,
+        answer = call(handler, ctx.clone()) => Ending::Told(verdict(answer)),
+        () = inner.put_down.notified() => Ending::PutDown,
+        () = stopped => Ending::Stopped,
     }
 }
 
@@ -37,7 +48,7 @@ fn call(handler: &Arc<dyn AnyHandler>, ctx: Ctx) -> CatchPanic {
     CatchPanic(Box::pin(async move { handler.call(ctx).await }))
 }
 
-pub(super) fn verdict(answer: Result<Option<Vec<u8>>, Failure>) -> Verdict {
+fn verdict(answer: Result<Option<Vec<u8>>, Failure>) -> Verdict {
     match answer {
         Ok(result) => Verdict::Complete(result),
         Err(failure) => Verdict::Fail(failure.into_args()),

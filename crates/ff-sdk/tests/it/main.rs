@@ -6,3 +6,4 @@ mod drain;
 mod faults;
 mod handlers;
 mod leases;
+mod testing;
