@@ -3,6 +3,7 @@
 mod bench;
 mod chaos;
 mod docs;
+mod examples;
 mod postgres;
 mod process;
 mod quickstart;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::{self, Server};
 use crate::process::{cargo, no_arguments, run as run_command, run_cargo};
-use crate::{quickstart, tidy};
+use crate::{examples, quickstart, tidy};
 
 /// The servers that tests need. They end with this value, however the steps end.
 #[derive(Default)]
@@ -15,7 +15,7 @@ struct Servers {
 
 type Step = (&'static str, fn(&mut Servers) -> Result<(), String>);
 
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     ("format", |_| run_cargo(&["fmt", "--all", "--check"])),
     ("clippy", |_| {
         run_cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
@@ -27,6 +27,7 @@ const STEPS: [Step; 7] = [
     }),
     ("tidy", |_| tidy::run(&[])),
     ("quickstart", |_| quickstart::check()),
+    ("examples", |_| examples::check()),
 ];
 
 impl Servers {

@@ -10,6 +10,7 @@ mod postgres;
 mod postgres_floor;
 mod postgres_server;
 mod report;
+mod sdk;
 mod sqlite;
 mod sqlite_floor;
 mod workload;
@@ -21,7 +22,7 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "ff-bench sqlite|postgres [--quick] [--check] [--only PART] [--json PATH]";
 
 /// The parts of a run in their order, for whoever works on one of them.
-const PARTS: [&str; 7] = ["submit", "batches", "sixteen", "drain", "end", "idle", "backlog"];
+const PARTS: [&str; 8] = ["submit", "batches", "sixteen", "drain", "sdk", "end", "idle", "backlog"];
 
 /// The parts that were asked for.
 fn parts(only: Option<&str>) -> impl Iterator<Item = &'static str> {

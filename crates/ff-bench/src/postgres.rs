@@ -147,6 +147,8 @@ impl Run {
             "batches" => self.submit_batches(),
             "sixteen" => self.drain_by_sixteen(),
             "drain" => self.drain_by_many(),
+            // What the SDK adds is the same on every store.
+            "sdk" => Ok(()),
             "end" => self.end_to_end(),
             "idle" => self.latencies(),
             _ => {

@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
 use crate::report::{Bar, Line, Report, Unit};
+use crate::sdk;
 use crate::sqlite_floor::{Floor, Settings};
 use crate::workload::{
     BATCH, Backend, Bed, Latencies, MANY, PAYLOAD_BYTES, Probe, SIXTEEN, Work, thousands,
@@ -132,6 +133,7 @@ impl Run {
             "batches" => self.submit_batches(),
             "sixteen" => self.drain_by_sixteen(),
             "drain" => self.drain_by_many(),
+            "sdk" => self.drain_by_sdk(),
             "end" => self.end_to_end(),
             "idle" => self.latencies(),
             _ => self.backlog(),
@@ -248,6 +250,35 @@ impl Run {
         // The disk's rate is known for good only at the end; see `absolute`.
         let line = Line::new("the same, absolute", Unit::PerSecond, rate);
         self.lines.push(line.bar(Bar::ValueAtLeast(10_000.0)));
+        Ok(())
+    }
+
+    fn drain_by_sdk(&mut self) -> Result<()> {
+        self.say("drain by a worker of the SDK");
+        let (raw, sdk) = (self.bed("raw")?, self.bed("sdk")?);
+        let by_sixteen = "drain by the engine's calls (1 x 16)";
+        let by_many = "drain by the engine's calls (16 x 16)";
+        for (crew, count, floor) in [
+            (SIXTEEN, self.scale.drained_by_sixteen, by_sixteen),
+            (MANY, self.scale.drained, by_many),
+        ] {
+            let slots = crew.workers * crew.slots;
+            let (mut rates, mut floors) = (Vec::new(), Vec::new());
+            for _ in 0..self.scale.rounds {
+                self.runtime.block_on(raw.submit_batches(count, BATCH))?;
+                self.settle();
+                let work = Work { count, wait: Duration::ZERO, limit: Duration::MAX };
+                floors.push(self.runtime.block_on(raw.drain(crew, work))?.rate);
+                self.runtime.block_on(sdk.submit_batches(count, BATCH))?;
+                self.settle();
+                rates.push(self.runtime.block_on(sdk::drain(sdk.backend(), slots, count))?);
+            }
+            let name = format!("drain by one SDK worker, {slots} in flight");
+            let line = Line::new(name, Unit::PerSecond, median(&rates));
+            self.lines.push(line.floor(floor, median(&floors)).bar(Bar::AtLeast(0.8)));
+        }
+        self.discard(raw);
+        self.discard(sdk);
         Ok(())
     }
 

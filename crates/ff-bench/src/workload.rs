@@ -20,8 +20,9 @@ use crate::measure::{micros, per_second};
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 /// The size of a batch of submissions.
 pub(crate) const BATCH: usize = 1000;
-const LANE: &str = "bench";
-const LEASE_MS: u32 = 10 * 60 * 1000;
+pub(crate) const LANE: &str = "bench";
+pub(crate) const KIND: &str = "noop";
+pub(crate) const LEASE: Duration = Duration::from_secs(600);
 
 /// What a store offers besides the engine's calls.
 #[async_trait]
@@ -66,6 +67,10 @@ pub(crate) struct Drained {
 impl Bed {
     pub(crate) fn new(backend: Arc<dyn Backend>, payload: &[u8]) -> Self {
         Self { backend, payload: payload.into() }
+    }
+
+    pub(crate) fn backend(&self) -> Arc<dyn EngineBackend> {
+        self.backend.clone()
     }
 
     pub(crate) async fn close(self) {
@@ -191,7 +196,7 @@ impl Bed {
     }
 
     async fn submit(&self, count: usize) -> Result<()> {
-        let item = || Submission::new(LANE, "noop").payload(&*self.payload);
+        let item = || Submission::new(LANE, KIND).payload(&*self.payload);
         let outcomes = self.backend.submit((0..count).map(|_| item()).collect()).await?;
         let created = |outcome: &SubmitOutcome| matches!(outcome, SubmitOutcome::Created { .. });
         ensure!(outcomes.len() == count && outcomes.iter().all(created), "a submission failed");
@@ -209,7 +214,7 @@ impl Bed {
             capabilities: CapabilitySet::default(),
             worker_id: WorkerId::new("bench"),
             worker_instance_id: WorkerInstanceId::new(format!("bench-{worker}")),
-            lease_ttl_ms: LEASE_MS,
+            lease_ttl_ms: LEASE.as_millis() as u32,
             max,
             wait,
         };

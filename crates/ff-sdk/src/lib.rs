@@ -47,3 +47,8 @@ pub use failure::{Failure, Outcome};
 pub use handler::{Handler, IntoOutcome, Takes};
 pub use task::{DEFAULT_LANE, Retry, Task};
 pub use worker::{UnknownKind, Worker};
+
+/// Compiles and runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sdk.md")]
+struct Guide;

@@ -2,7 +2,8 @@
 //!
 //! Work is submitted to a *lane*; a worker claims it under a *lease* and completes or fails it;
 //! whatever dies in between, the work comes back. This crate gathers what a program needs: the
-//! trait [`EngineBackend`], the types around it, and the stores [`sqlite`] and [`postgres`].
+//! trait [`EngineBackend`], the types around it, the stores [`sqlite`] and [`postgres`], and client
+//! and worker in [`sdk`].
 //!
 //! ```
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(async {
@@ -28,6 +29,9 @@ pub use ff_core::{
     backend, condition, contracts, engine, engine_error, limits, partition, policy, state, token,
     types,
 };
+
+/// Client and worker, for programs that would rather not call the engine themselves.
+pub use ff_sdk as sdk;
 
 /// How long finished executions are kept.
 pub use ff_core::operations::timer::Retention;

@@ -1,5 +1,7 @@
 //! Submits work, waits for it and follows what happens to it.
 
+#[cfg(feature = "http")]
+mod http;
 mod run;
 mod start;
 

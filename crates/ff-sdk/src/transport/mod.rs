@@ -1,8 +1,12 @@
 //! What client and worker need of an engine, however far away it is.
 
 mod embedded;
+#[cfg(feature = "http")]
+mod http;
 
 pub use embedded::Embedded;
+#[cfg(feature = "http")]
+pub use http::{DEFAULT_URL, Http, HttpOptions};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +25,12 @@ use ff_core::types::ExecutionId;
 /// retryable.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
+    /// A way of its own for the thread that keeps leases, if this one cannot be used beside the
+    /// runtime that it was made in.
+    fn apart(&self) -> Option<Arc<dyn Transport>> {
+        None
+    }
+
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError>;
 
     async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError>;

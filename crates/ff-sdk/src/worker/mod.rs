@@ -195,7 +195,8 @@ impl Worker {
         let lease = self.lease;
         let setup = Arc::new(self.check()?);
         let leases = Arc::new(Leases::new(lease, setup.clock.clone()));
-        let keeper = leases.keep_apart(setup.client.transport().clone())?;
+        let transport = setup.client.transport();
+        let keeper = leases.keep_apart(transport.apart().unwrap_or_else(|| transport.clone()))?;
         let stop = CancellationToken::new();
         let driver = Driver::new(setup, leases, stop.clone());
         let mut driver = AbortOnDrop(tokio::spawn(driver.run()));

@@ -5,5 +5,6 @@ mod client;
 mod drain;
 mod faults;
 mod handlers;
+mod http;
 mod leases;
 mod testing;

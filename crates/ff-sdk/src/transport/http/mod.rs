@@ -1,0 +1,286 @@
+//! The engine behind a server. Whatever the server answers becomes the error that an engine in the
+//! same process would have given.
+
+mod events;
+mod problem;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ff_api::{
+    CancelRequest, ClaimAnswer, ExecutionResult, LeaseBatchAnswer, LeaseBatchRequest,
+    LeaseOperation, LeaseOutcome, ProgressRequest, RenewAnswer, RenewRequest, Span,
+    SubmitBatchAnswer, SubmitBatchRequest,
+};
+use ff_core::backend::Handle;
+use ff_core::contracts::{
+    ClaimArgs, ClaimedExecution, EventFilter, ExecutionSnapshot, RenewOutcome, Submission,
+    SubmitOutcome,
+};
+use ff_core::engine::StartAt;
+use ff_core::engine_error::EngineError;
+use ff_core::types::{ExecutionId, Namespace};
+use reqwest::Method;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{EventStream, Report, Transport};
+use crate::error::Error;
+use events::HttpEvents;
+
+/// Where a client that is told nothing else finds its server.
+pub const DEFAULT_URL: &str = "http://127.0.0.1:7411";
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// How long a request may take besides the time that it asks the server to wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many leases one request may speak of.
+const BATCH: usize = 1_000;
+/// How many bytes of results one request may carry; the server takes twice as much.
+const BATCH_BYTES: usize = 8 * 1024 * 1024;
+
+/// Where a server is, and who asks.
+#[derive(Clone, Debug)]
+pub struct HttpOptions {
+    pub url: String,
+    pub token: Option<String>,
+    /// The namespace to act in; the token's own if there is none.
+    pub namespace: Option<Namespace>,
+}
+
+impl HttpOptions {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), token: None, namespace: None }
+    }
+
+    #[must_use]
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(Namespace::new(namespace));
+        self
+    }
+}
+
+#[derive(Clone)]
+pub struct Http {
+    client: reqwest::Client,
+    options: Arc<HttpOptions>,
+}
+
+impl Http {
+    pub fn new(mut options: HttpOptions) -> Result<Self, Error> {
+        let wrong = |error: &dyn std::fmt::Display| {
+            Error::config(format!("the server's URL {:?} cannot be used: {error}", options.url))
+        };
+        let url = reqwest::Url::parse(&options.url).map_err(|error| wrong(&error))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(wrong(&"it is neither http nor https"));
+        }
+        options.url = options.url.trim_end_matches('/').to_owned();
+        Ok(Self { client: client()?, options: Arc::new(options) })
+    }
+
+    async fn get<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        wait: Duration,
+    ) -> Result<A, EngineError> {
+        let request = self.request(Method::GET, path, wait).query(query);
+        answer(request).await
+    }
+
+    async fn post<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        wait: Duration,
+    ) -> Result<A, EngineError> {
+        answer(self.request(Method::POST, path, wait).json(body)).await
+    }
+
+    fn request(&self, method: Method, path: &str, wait: Duration) -> reqwest::RequestBuilder {
+        let url = format!("{}{path}", self.options.url);
+        let mut request = self.client.request(method, url).timeout(wait + PATIENCE);
+        if let Some(token) = &self.options.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(namespace) = &self.options.namespace {
+            request = request.query(&[("namespace", namespace.as_str())]);
+        }
+        request
+    }
+
+    async fn outcome(
+        &self,
+        id: &ExecutionId,
+        wait: Duration,
+    ) -> Result<ExecutionResult, EngineError> {
+        let query = [("wait", Span(wait).to_string())];
+        self.get(&format!("{}/result", at(id)), &query, wait).await
+    }
+
+    async fn report_some(&self, reports: &[Report]) -> Vec<Result<(), EngineError>> {
+        let operations = reports.iter().map(wire::operation).collect();
+        let body = LeaseBatchRequest { operations };
+        let answer = self.post::<LeaseBatchAnswer>("/v1/leases/batch", &body, Duration::ZERO).await;
+        match answer {
+            Ok(answer) => {
+                let mut outcomes = answer.outcomes.into_iter();
+                let outcome = |_| match outcomes.next() {
+                    Some(LeaseOutcome::Refused { problem }) => Err(problem::engine_error(problem)),
+                    Some(_) => Ok(()),
+                    None => Err(problem::missing()),
+                };
+                reports.iter().map(outcome).collect()
+            }
+            Err(error) => reports.iter().map(|_| Err(problem::same(&error))).collect(),
+        }
+    }
+}
+
+fn client() -> Result<reqwest::Client, Error> {
+    // Whoever came first has installed one already, and any will do.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder()
+        .connect_timeout(CONNECT)
+        .user_agent(concat!("ff-sdk/", env!("CARGO_PKG_VERSION")))
+        .build();
+    client.map_err(|error| Error::config(format!("no HTTP client can be made: {error}")))
+}
+
+/// An execution's place in an address: its identity without braces.
+fn at(id: &ExecutionId) -> String {
+    let key = id.key();
+    format!("/v1/executions/{}:{}", key.partition, key.id.hyphenated())
+}
+
+async fn answer<A: DeserializeOwned>(request: reqwest::RequestBuilder) -> Result<A, EngineError> {
+    let response = request.send().await.map_err(|error| problem::unreachable(&error))?;
+    let status = response.status();
+    let bytes = response.bytes().await.map_err(|error| problem::unreachable(&error))?;
+    if !status.is_success() {
+        return Err(problem::refused(status, &bytes));
+    }
+    let bytes: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+    serde_json::from_slice(bytes).map_err(|error| problem::unreadable(&error))
+}
+
+#[async_trait]
+impl Transport for Http {
+    /// Connections live in the runtime that opened them, so the thread that keeps leases needs
+    /// some of its own.
+    fn apart(&self) -> Option<Arc<dyn Transport>> {
+        let client = client().ok()?;
+        Some(Arc::new(Self { client, options: self.options.clone() }))
+    }
+
+    async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
+        let namespace = self.options.namespace.as_ref();
+        let executions = items.into_iter().map(|item| wire::submission(item, namespace));
+        let body = SubmitBatchRequest { executions: executions.collect::<Result<_, _>>()? };
+        let answer: SubmitBatchAnswer =
+            self.post("/v1/executions/batch", &body, Duration::ZERO).await?;
+        Ok(answer.outcomes.into_iter().map(wire::submit_outcome).collect())
+    }
+
+    async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {
+        let wait = args.wait;
+        let answer: ClaimAnswer = self.post("/v1/claims", &wire::claim(args), wait).await?;
+        answer.executions.into_iter().map(wire::claimed).collect()
+    }
+
+    async fn renew(&self, handles: &[Handle]) -> Result<Vec<RenewOutcome>, EngineError> {
+        let mut outcomes = Vec::with_capacity(handles.len());
+        for handles in handles.chunks(BATCH) {
+            let body = RenewRequest { handles: handles.iter().map(Handle::encode).collect() };
+            let answer: RenewAnswer = self.post("/v1/leases/renew", &body, Duration::ZERO).await?;
+            outcomes.extend(answer.outcomes.into_iter().map(wire::renew_outcome));
+        }
+        Ok(outcomes)
+    }
+
+    async fn report(&self, reports: &[Report]) -> Vec<Result<(), EngineError>> {
+        let mut outcomes = Vec::with_capacity(reports.len());
+        let mut left = reports;
+        while !left.is_empty() {
+            let (some, rest) = left.split_at(batch(left));
+            outcomes.extend(self.report_some(some).await);
+            left = rest;
+        }
+        outcomes
+    }
+
+    async fn progress(
+        &self,
+        handle: &Handle,
+        percent: Option<u8>,
+        message: Option<String>,
+    ) -> Result<(), EngineError> {
+        let body = ProgressRequest { handle: handle.encode(), percent, message };
+        let operations = vec![LeaseOperation::Progress(body)];
+        let body = LeaseBatchRequest { operations };
+        let answer: LeaseBatchAnswer = self.post("/v1/leases/batch", &body, Duration::ZERO).await?;
+        match answer.outcomes.into_iter().next() {
+            Some(LeaseOutcome::Refused { problem }) => Err(problem::engine_error(problem)),
+            Some(_) => Ok(()),
+            None => Err(problem::missing()),
+        }
+    }
+
+    async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {
+        let body = CancelRequest { reason: reason.to_owned() };
+        let path = format!("{}/cancel", at(id));
+        self.post::<serde_json::Value>(&path, &body, Duration::ZERO).await.map(drop)
+    }
+
+    async fn describe(&self, id: &ExecutionId) -> Result<Option<ExecutionSnapshot>, EngineError> {
+        match self.get(&at(id), &[], Duration::ZERO).await {
+            Ok(snapshot) => Ok(Some(snapshot)),
+            Err(EngineError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {
+        let outcome = self.outcome(id, Duration::ZERO).await?;
+        Ok(outcome.bytes().map_err(|error| problem::unreadable(&error))?.map(Into::into))
+    }
+
+    async fn wait_finished(
+        &self,
+        id: &ExecutionId,
+        wait: Duration,
+    ) -> Result<Option<ExecutionSnapshot>, EngineError> {
+        match self.outcome(id, wait).await?.finished {
+            true => self.describe(id).await,
+            false => Ok(None),
+        }
+    }
+
+    async fn events(
+        &self,
+        filter: EventFilter,
+        start: StartAt,
+    ) -> Result<Box<dyn EventStream>, EngineError> {
+        let events = HttpEvents::open(self.clone(), filter, start).await?;
+        Ok(Box::new(events))
+    }
+}
+
+/// How many reports go into the next request: at least one, however large it is.
+fn batch(reports: &[Report]) -> usize {
+    let mut bytes = 0;
+    let fits = |report: &&Report| {
+        bytes += wire::size(report);
+        bytes <= BATCH_BYTES
+    };
+    reports.iter().take(BATCH).take_while(fits).count().max(1)
+}

@@ -1,0 +1,146 @@
+//! Between the shapes of the engine and those of HTTP.
+
+use ff_api::{
+    ClaimRequest, ClaimedExecution as WireClaimed, CompleteRequest, DelayRequest, FailRequest,
+    FailureClass as WireClass, LeaseOperation, RenewOutcome as WireRenewed, Span,
+    SubmitOutcome as WireSubmitted, SubmitRequest, bytes,
+};
+use ff_core::backend::Handle;
+use ff_core::contracts::{
+    ClaimArgs, ClaimedExecution, FailureClass, IdempotencyScope, RenewOutcome, Submission,
+    SubmitOutcome,
+};
+use ff_core::engine_error::EngineError;
+use ff_core::types::{LeaseEpoch, Namespace};
+
+use super::problem;
+use crate::transport::{Report, Verdict};
+
+/// The namespace of submissions that name none.
+const UNSAID: &str = "default";
+
+/// The server puts everything into the namespace of the request.
+pub(super) fn submission(
+    item: Submission,
+    namespace: Option<&Namespace>,
+) -> Result<SubmitRequest, EngineError> {
+    let own = namespace.map_or(UNSAID, Namespace::as_str);
+    if item.namespace.as_str() != own && item.namespace.as_str() != UNSAID {
+        let wanted = item.namespace;
+        let detail = format!("a client of the namespace {own:?} cannot submit to {wanted:?}");
+        return Err(EngineError::invalid(detail));
+    }
+    let (payload, payload_base64) = match item.input_payload.is_empty() {
+        true => (None, None),
+        false => bytes::write(&item.input_payload),
+    };
+    let scope = item.idempotency.as_ref().map(|key| key.scope);
+    Ok(SubmitRequest {
+        execution_id: item.execution_id,
+        lane_id: item.lane_id,
+        execution_kind: item.execution_kind,
+        payload,
+        payload_base64,
+        payload_encoding: item.payload_encoding,
+        priority: item.priority,
+        creator_identity: Some(item.creator_identity).filter(|name| !name.is_empty()),
+        idempotency_key: item.idempotency.map(|key| key.key),
+        idempotency_ttl: match scope {
+            Some(IdempotencyScope::Ttl(ttl)) => Some(Span(ttl)),
+            _ => None,
+        },
+        unique_until_finished: scope == Some(IdempotencyScope::UntilFinished),
+        tags: item.tags,
+        policy: item.policy,
+        delay: item.delay.map(Span),
+        deadline: item.deadline.map(Span),
+    })
+}
+
+pub(super) fn submit_outcome(outcome: WireSubmitted) -> SubmitOutcome {
+    match outcome {
+        WireSubmitted::Created { execution_id, public_state } => {
+            SubmitOutcome::Created { execution_id, public_state }
+        }
+        WireSubmitted::Duplicate { execution_id } => SubmitOutcome::Duplicate { execution_id },
+        WireSubmitted::Refused { problem } => {
+            SubmitOutcome::Refused(problem::engine_error(problem))
+        }
+    }
+}
+
+pub(super) fn claim(args: ClaimArgs) -> ClaimRequest {
+    ClaimRequest {
+        lanes: args.lanes,
+        capabilities: args.capabilities.tokens,
+        worker_id: args.worker_id,
+        worker_instance_id: args.worker_instance_id,
+        lease_ttl: Span::millis(u64::from(args.lease_ttl_ms)),
+        max: args.max,
+        wait: Span(args.wait),
+    }
+}
+
+pub(super) fn claimed(claimed: WireClaimed) -> Result<ClaimedExecution, EngineError> {
+    let payload = claimed.bytes().map_err(|error| problem::unreadable(&error))?;
+    Ok(ClaimedExecution {
+        handle: Handle::decode(&claimed.handle)?,
+        execution_id: claimed.execution_id,
+        namespace: claimed.namespace,
+        lane_id: claimed.lane_id,
+        execution_kind: claimed.execution_kind,
+        payload: payload.unwrap_or_default().into(),
+        payload_encoding: claimed.payload_encoding,
+        tags: claimed.tags,
+        priority: claimed.priority,
+        attempt_index: claimed.attempt_index,
+        attempt_type: claimed.attempt_type,
+        lease_epoch: LeaseEpoch(claimed.lease_epoch),
+        lease_expires_at: claimed.lease_expires_at,
+        created_at: claimed.created_at,
+        deadline_at: claimed.deadline_at,
+        // Waits ask for their signals by name.
+        resume_signals: Vec::new(),
+    })
+}
+
+pub(super) fn renew_outcome(outcome: WireRenewed) -> RenewOutcome {
+    match outcome {
+        WireRenewed::Renewed { expires_at } => RenewOutcome::Renewed { expires_at },
+        WireRenewed::Lost { problem } => RenewOutcome::Lost(problem::engine_error(problem)),
+    }
+}
+
+pub(super) fn operation(report: &Report) -> LeaseOperation {
+    let handle = report.handle.encode();
+    match &report.verdict {
+        Verdict::Complete(result) => {
+            let written = result.as_deref().map(bytes::write);
+            let (result, result_base64) = written.unwrap_or_default();
+            LeaseOperation::Complete(CompleteRequest { handle, result, result_base64 })
+        }
+        Verdict::Fail(args) => LeaseOperation::Fail(FailRequest {
+            handle,
+            reason: args.reason.clone(),
+            category: args.category.clone(),
+            class: match args.class {
+                FailureClass::Retryable => WireClass::Retryable,
+                FailureClass::Fatal => WireClass::Fatal,
+            },
+        }),
+        Verdict::Release(delay) => {
+            LeaseOperation::Delay(DelayRequest { handle, delay: Span(*delay) })
+        }
+    }
+}
+
+/// About how many bytes a report takes; base64 makes a third more of what is not JSON.
+pub(super) fn size(report: &Report) -> usize {
+    const AROUND: usize = 512;
+    AROUND
+        + match &report.verdict {
+            Verdict::Complete(result) => result.as_ref().map_or(0, |bytes| bytes.len() * 4 / 3),
+            Verdict::Fail(args) => args.reason.len() + args.category.len(),
+            Verdict::Release(_) => 0,
+        }
+}
