@@ -50,31 +50,27 @@ CREATE TABLE ff_exec_core (
     lease_epoch           bigint   NOT NULL DEFAULT 0,
     version               bigint   NOT NULL DEFAULT 0,
     raw_fields            jsonb    NOT NULL DEFAULT '{}',
-    -- What `ExecutionRow::is_claimable` says. Only a claim moves it, so finishing an execution
-    -- changes nothing that is indexed.
-    claimable             boolean  NOT NULL GENERATED ALWAYS AS (
-        eligibility_state = 'eligible_now' AND lifecycle_phase IN ('submitted', 'runnable')
-    ) STORED,
-    -- Only rows that the engine did not write itself have none of its events.
-    unannounced           boolean  NOT NULL GENERATED ALWAYS AS (version = 0) STORED,
+    -- Whether the log tells of it. Rows that the engine did not write itself have no event yet.
+    announced             boolean  NOT NULL DEFAULT false,
     PRIMARY KEY (partition_key, execution_id)
 ) WITH (fillfactor = 50);
 
 ALTER TABLE ff_exec_core ALTER COLUMN payload SET STORAGE EXTERNAL;
 ALTER TABLE ff_exec_core ALTER COLUMN result SET STORAGE EXTERNAL;
 
--- Serves claims in their exact order: its rank is what `ExecutionRow::rank` says.
+-- Serves claims in their exact order: its rank is what `ExecutionRow::rank` says. Of what makes an
+-- execution claimable, only what a claim moves and the end does not is part of the index.
 CREATE INDEX ff_exec_claim ON ff_exec_core (
     lane_id, namespace, required_capabilities,
     (created_at_ms - priority::bigint * 600000), execution_id
-) WHERE claimable;
+) WHERE eligibility_state = 'eligible_now';
 
 -- Lists are sorted by id within a millisecond; the index is smaller without the ids.
 CREATE INDEX ff_exec_created ON ff_exec_core (created_at_ms);
 
 CREATE INDEX ff_exec_flow ON ff_exec_core (partition_key, flow_id) WHERE flow_id IS NOT NULL;
 
-CREATE INDEX ff_exec_unannounced ON ff_exec_core (execution_id) WHERE unannounced;
+CREATE INDEX ff_exec_unannounced ON ff_exec_core (execution_id) WHERE NOT announced;
 
 CREATE TABLE ff_attempt (
     partition_key       smallint NOT NULL,

@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::columns::{ATTEMPT, Column, EVENT, EXECUTION, FLOW, LANE, narrow, of_table};
 use crate::error::store_error;
 use crate::load::{Prepared, finish_horizon, oldest_shard, whole};
+use crate::statements::UNANNOUNCED;
 use crate::{Identity, PostgresStore};
 
 /// Longer than any read that a caller would wait for.
@@ -300,14 +301,16 @@ impl Reads<'_> {
         scan: Option<RetentionScan>,
         now: TimestampMs,
     ) -> Result<(Option<TimestampMs>, TimestampMs), StoreError> {
-        let sql = "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
-                   (SELECT unannounced FROM ff_exec_core WHERE unannounced \
-                    ORDER BY execution_id LIMIT 1), \
+        let sql = format!(
+            "SELECT (SELECT due_at_ms FROM ff_timer ORDER BY due_at_ms LIMIT 1), \
+                   (SELECT true FROM ff_exec_core AS e WHERE {UNANNOUNCED} \
+                    ORDER BY e.execution_id LIMIT 1), \
                    (SELECT min(e.at_ms) FROM ff_event_shard AS s, LATERAL ( \
                      SELECT e.at_ms FROM ff_event AS e \
                      WHERE e.shard = s.shard AND e.seq >= s.floor ORDER BY e.seq LIMIT 1) AS e), \
-                   (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
-        let found = self.fetch(sqlx::query(sql)).await?;
+                   (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+        );
+        let found = self.fetch(sqlx::query(&sql)).await?;
         let Some(cells) = found.first() else { return Ok((None, now)) };
         let cells = Column(cells);
         let clock = TimestampMs(cells.int(3)?.unwrap_or_default());

@@ -163,7 +163,7 @@ impl Default for Writes {
         let owned = RECORDS.iter().filter(|spec| spec.owned).map(|spec| spec.table);
         let known = ["ff_event", "ff_attempt", "ff_exec_core"];
         Self {
-            insert_executions: insert(1, "ff_exec_core", &[KEY, NEW]),
+            insert_executions: insert_executions(),
             together: std::array::from_fn(together),
             delete_attempts: delete("ff_attempt", ATTEMPT_KEY),
             delete_timers: delete("ff_timer", TIMER_KEY),
@@ -223,6 +223,18 @@ pub(crate) fn update(
     format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
 }
 
+/// Only what another transaction than the engine's own brings is left to be announced.
+fn insert_executions() -> String {
+    let insert = insert(1, "ff_exec_core", &[KEY, NEW]);
+    insert.replacen("(", "(announced, ", 1).replacen("SELECT ", "SELECT u.version > 0, ", 1)
+}
+
+/// Whatever the engine writes has its event.
+fn update_executions(first: usize, columns: &[Columns]) -> String {
+    let update = update_unread(first, "ff_exec_core", KEY, columns);
+    update.replacen(" SET ", " SET announced = true, ", 1)
+}
+
 /// An update of rows of which some were not read: those must be as one transaction left them.
 fn update_unread(first: usize, table: &str, key: Columns, columns: &[Columns]) -> String {
     let place = first + key.len() + columns.iter().map(|columns| columns.len()).sum::<usize>();
@@ -237,11 +249,11 @@ fn together(parts: usize) -> String {
     let (mut sql, mut counts) = (String::new(), String::new());
     for part in (0..PARTS).filter(|part| parts & (1 << part) != 0) {
         let (text, width) = match part {
-            0 => (update_unread(first, "ff_exec_core", KEY, &[MOVED]), 3 + MOVED.len()),
+            0 => (update_executions(first, &[MOVED]), 3 + MOVED.len()),
             1 => {
                 let columns = &[MOVED, REWRITTEN];
                 let width = 3 + MOVED.len() + REWRITTEN.len();
-                (update_unread(first, "ff_exec_core", KEY, columns), width)
+                (update_executions(first, columns), width)
             }
             2 => (insert(first, "ff_attempt", &[ATTEMPT_KEY, ATTEMPT]), 3 + ATTEMPT.len()),
             3 => (update_unread(first, "ff_attempt", ATTEMPT_KEY, &[ATTEMPT]), 4 + ATTEMPT.len()),

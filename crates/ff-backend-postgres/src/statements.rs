@@ -15,6 +15,13 @@ pub(crate) struct Statements {
 /// The rank that the index `ff_exec_claim` is sorted by.
 const RANK: &str = "(e.created_at_ms - e.priority::bigint * 600000)";
 
+/// What `ExecutionRow::is_claimable` says. The index has the first half of it.
+const CLAIMABLE: &str = "e.eligibility_state = 'eligible_now' \
+     AND e.lifecycle_phase IN ('submitted', 'runnable')";
+
+/// The index has the first half of it, which no transition moves but the announcement.
+pub(crate) const UNANNOUNCED: &str = "NOT e.announced AND e.version = 0";
+
 impl Default for Statements {
     fn default() -> Self {
         let execution = of_table("e", EXECUTION);
@@ -41,7 +48,7 @@ impl Default for Statements {
             flows,
             claim: claim(),
             unannounced: format!(
-                "SELECT {execution} FROM ff_exec_core AS e WHERE e.unannounced \
+                "SELECT {execution} FROM ff_exec_core AS e WHERE {UNANNOUNCED} \
                  LIMIT $1 FOR UPDATE SKIP LOCKED"
             ),
             retired: format!(
@@ -59,7 +66,7 @@ fn claim() -> String {
     let next = |after: &str| {
         format!(
             "(SELECT e.namespace, e.required_capabilities FROM ff_exec_core AS e \
-             WHERE e.claimable AND e.lane_id = l.lane {after} \
+             WHERE {CLAIMABLE} AND e.lane_id = l.lane {after} \
              ORDER BY e.namespace, e.required_capabilities LIMIT 1)"
         )
     };
@@ -79,7 +86,7 @@ fn claim() -> String {
          SELECT s.scan, NULL, NULL, NULL, NULL, NULL, {execution} \
          FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
          WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
-         LATERAL (SELECT * FROM ff_exec_core AS e WHERE e.claimable \
+         LATERAL (SELECT * FROM ff_exec_core AS e WHERE {CLAIMABLE} \
            AND e.lane_id = s.lane AND e.namespace = s.namespace \
            AND e.required_capabilities = s.class AND {RANK} >= s.from_rank \
            ORDER BY {RANK}, e.execution_id LIMIT s.many \
