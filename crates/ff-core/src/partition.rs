@@ -1,6 +1,6 @@
 //! Which partition a flow or an execution belongs to. The hash is a wire contract: never change it.
 
-use crate::types::FlowId;
+use crate::types::{FlowId, LaneId};
 
 /// How many partitions each family of rows is spread over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,12 @@ pub struct Partition {
 /// A flow and all its members live on this partition.
 pub fn flow_partition(fid: &FlowId, config: &PartitionConfig) -> Partition {
     let index = crc16(fid.0.as_bytes()) % config.num_flow_partitions.max(1);
+    Partition { family: PartitionFamily::Flow, index }
+}
+
+/// Where executions of a lane live that belong to no flow.
+pub fn lane_partition(lane: &LaneId, config: &PartitionConfig) -> Partition {
+    let index = crc16(lane.as_str().as_bytes()) % config.num_flow_partitions.max(1);
     Partition { family: PartitionFamily::Flow, index }
 }
 

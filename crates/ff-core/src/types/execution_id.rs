@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-use crate::partition::{PartitionConfig, crc16};
+use crate::partition::{PartitionConfig, lane_partition};
 use crate::types::LaneId;
 
 /// An execution's identity in its wire form. It cannot be built from a malformed string.
@@ -33,8 +33,7 @@ pub enum ExecutionIdParseError {
 impl ExecutionId {
     /// A new identity for an execution outside any flow, placed by its lane.
     pub fn solo(lane_id: &LaneId, config: &PartitionConfig) -> Self {
-        let partition = crc16(lane_id.as_str().as_bytes()) % config.num_flow_partitions.max(1);
-        Self::from_parts(partition, Uuid::now_v7())
+        Self::from_parts(lane_partition(lane_id, config).index, Uuid::now_v7())
     }
 
     pub fn from_parts(partition: u16, id: Uuid) -> Self {
