@@ -59,9 +59,11 @@ ALTER TABLE ff_exec_core ALTER COLUMN payload SET STORAGE EXTERNAL;
 ALTER TABLE ff_exec_core ALTER COLUMN result SET STORAGE EXTERNAL;
 
 -- Serves claims in their exact order: its rank is what `ExecutionRow::rank` says. Of what makes an
--- execution claimable, only what a claim moves and the end does not is part of the index.
+-- execution claimable, only what a claim moves and the end does not is part of the index. Numbers
+-- stand for lane, namespace and capabilities, which whoever reads must compare too.
 CREATE INDEX ff_exec_claim ON ff_exec_core (
-    lane_id, namespace, required_capabilities,
+    hashtextextended(lane_id, 0),
+    hashtextextended(required_capabilities, hashtextextended(namespace, 0)),
     (created_at_ms - priority::bigint * 600000), execution_id
 ) WHERE eligibility_state = 'eligible_now';
 

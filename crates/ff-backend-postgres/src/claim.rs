@@ -1,7 +1,8 @@
 //! Finds and locks claimable executions, best first, past whatever others have locked.
 //!
-//! The claim index is sorted by lane, namespace and capabilities before it is sorted by rank, so a
-//! scan asks for each class of work that suits its worker. Which classes a lane has is looked up by
+//! The claim index is sorted by lane, namespace and capabilities before it is sorted by rank (by
+//! numbers that stand for them, because short entries are written and compared faster), so a scan
+//! asks for each class of work that suits its worker. Which classes a lane has is looked up by
 //! the same statement that scans those known so far; only new ones need a second one.
 //!
 //! The index keeps the places of executions that were handed out until they are vacuumed away, and
@@ -252,14 +253,21 @@ impl Loader<'_> {
         needs: &Needs,
     ) -> Result<(), StoreError> {
         let column = |of: fn(&Part<'_>) -> String| parts.iter().map(of).collect::<Vec<_>>();
-        let query = sqlx::query(&self.statements.claim)
+        let text = match outlined {
+            [] => &self.statements.claim,
+            _ => &self.statements.claim_and_outline,
+        };
+        let query = sqlx::query(text)
             .bind(column(|part| part.scan.lane.to_string()))
             .bind(column(|part| part.class.0.to_string()))
             .bind(column(|part| part.class.1.to_string()))
             .bind(parts.iter().map(|part| part.from).collect::<Vec<_>>())
             .bind(parts.iter().map(|part| whole(part.many)).collect::<Vec<_>>())
-            .bind(needs.lanes.iter().map(|lane| &**lane).collect::<Vec<_>>())
-            .bind(outlined.iter().map(|lane| &**lane).collect::<Vec<_>>());
+            .bind(needs.lanes.iter().map(|lane| &**lane).collect::<Vec<_>>());
+        let query = match outlined {
+            [] => query,
+            lanes => query.bind(lanes.iter().map(|lane| &**lane).collect::<Vec<_>>()),
+        };
         for cells in self.fetch(query).await? {
             let column = Column(&cells);
             match column.int(0)?.unwrap_or_default() {

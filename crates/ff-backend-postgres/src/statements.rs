@@ -8,6 +8,8 @@ pub(crate) struct Statements {
     pub flows: String,
     pub flows_locked: String,
     pub claim: String,
+    /// The same, and which classes of work some lanes have.
+    pub claim_and_outline: String,
     pub unannounced: String,
     pub retired: String,
 }
@@ -46,7 +48,8 @@ impl Default for Statements {
             ),
             flows_locked: format!("{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"),
             flows,
-            claim: claim(),
+            claim: claim(false),
+            claim_and_outline: claim(true),
             unannounced: format!(
                 "SELECT {execution} FROM ff_exec_core AS e WHERE {UNANNOUNCED} \
                  LIMIT $1 FOR UPDATE SKIP LOCKED"
@@ -58,39 +61,60 @@ impl Default for Statements {
     }
 }
 
-/// Three kinds of rows with the same columns: lanes (-1), classes of work that lanes have (0), and
-/// locked executions, numbered by the part of the scan that they belong to.
-fn claim() -> String {
+/// Stands for a lane in the index.
+fn line(lane: &str) -> String {
+    format!("hashtextextended({lane}, 0)")
+}
+
+/// Stands for a class of work in the index.
+fn class(namespace: &str, capabilities: &str) -> String {
+    format!("hashtextextended({capabilities}, hashtextextended({namespace}, 0))")
+}
+
+/// Rows with the same columns: lanes (-1) and locked executions, numbered by the part of the scan
+/// that they belong to, and if so asked classes of work that lanes have (0).
+fn claim(outlined: bool) -> String {
     let columns = format!("{EXECUTION}, {PAYLOAD}");
     let (nothing, execution) = (of_table("n", &columns), of_table("e", &columns));
-    let next = |after: &str| {
-        format!(
-            "(SELECT e.namespace, e.required_capabilities FROM ff_exec_core AS e \
-             WHERE {CLAIMABLE} AND e.lane_id = l.lane {after} \
-             ORDER BY e.namespace, e.required_capabilities LIMIT 1)"
-        )
-    };
-    // Each class is found with one seek, however much work lies between.
-    let first = next("");
-    let more =
-        next("AND (e.namespace, e.required_capabilities) > (c.namespace, c.required_capabilities)");
+    let (line_of, class_of) = (line("e.lane_id"), class("e.namespace", "e.required_capabilities"));
+    let classes = if outlined { classes(&nothing) } else { String::new() };
     format!(
         "SELECT -1::int8, {}, {nothing} \
          FROM ff_lane AS r LEFT JOIN ff_exec_core AS n ON false WHERE r.lane_id = ANY($6) \
-         UNION ALL \
-         SELECT 0, l.lane, c.namespace, c.required_capabilities, NULL, NULL, {nothing} \
-         FROM unnest($7::text[]) AS l(lane) CROSS JOIN LATERAL (WITH RECURSIVE class AS ( \
-             {first} UNION ALL SELECT n.* FROM class AS c, LATERAL {more} AS n \
-           ) SELECT * FROM class) AS c LEFT JOIN ff_exec_core AS n ON false \
-         UNION ALL \
+         {classes} UNION ALL \
          SELECT s.scan, NULL, NULL, NULL, NULL, NULL, {execution} \
          FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
          WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
          LATERAL (SELECT * FROM ff_exec_core AS e WHERE {CLAIMABLE} \
+           AND {line_of} = {} AND {class_of} = {} \
            AND e.lane_id = s.lane AND e.namespace = s.namespace \
            AND e.required_capabilities = s.class AND {RANK} >= s.from_rank \
            ORDER BY {RANK}, e.execution_id LIMIT s.many \
            FOR UPDATE SKIP LOCKED) AS e",
-        of_table("r", LANE)
+        of_table("r", LANE),
+        line("s.lane"),
+        class("s.namespace", "s.class")
+    )
+}
+
+/// Each class is found with one seek, however much work lies between.
+fn classes(nothing: &str) -> String {
+    let class_of = class("e.namespace", "e.required_capabilities");
+    let (line_of, line) = (line("e.lane_id"), line("l.lane"));
+    let next = |after: &str| {
+        format!(
+            "(SELECT e.namespace, e.required_capabilities, {class_of} AS class \
+             FROM ff_exec_core AS e \
+             WHERE {CLAIMABLE} AND {line_of} = {line} AND e.lane_id = l.lane {after} \
+             ORDER BY {class_of} LIMIT 1)"
+        )
+    };
+    let (first, more) = (next(""), next(&format!("AND {class_of} > c.class")));
+    format!(
+        "UNION ALL \
+         SELECT 0, l.lane, c.namespace, c.required_capabilities, NULL, NULL, {nothing} \
+         FROM unnest($7::text[]) AS l(lane) CROSS JOIN LATERAL (WITH RECURSIVE class AS ( \
+             {first} UNION ALL SELECT n.* FROM class AS c, LATERAL {more} AS n \
+           ) SELECT * FROM class) AS c LEFT JOIN ff_exec_core AS n ON false"
     )
 }
