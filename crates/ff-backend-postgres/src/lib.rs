@@ -7,11 +7,13 @@
 #![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
+mod binding;
 mod claim;
 mod clock;
 mod columns;
 mod config;
 mod error;
+mod groups;
 mod held;
 mod listen;
 mod load;
@@ -21,6 +23,7 @@ mod records;
 mod sql;
 mod statements;
 mod submit;
+mod together;
 mod transact;
 mod write;
 
@@ -37,9 +40,9 @@ use ff_core::contracts::{Durability, Submission, SubmitOutcome};
 use ff_core::engine::{Engine, EngineConfig, Shared, pump_shared};
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::{EngineError, StoreError};
-use ff_core::partition::{PartitionConfig, flow_partition};
+use ff_core::partition::{PartitionConfig, flow_partition, lane_partition};
 use ff_core::store::{Batch, Bells, Query, Rows, Store};
-use ff_core::types::{ExecutionId, ExecutionKey, FlowId, LaneId, TimestampMs};
+use ff_core::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
 use tokio::sync::{OnceCell, RwLock, watch};
@@ -279,7 +282,7 @@ impl Store for PostgresStore {
     }
 
     fn solo_partition(&self, lane: &LaneId) -> u16 {
-        ExecutionId::solo(lane, &self.partitions).partition()
+        lane_partition(lane, &self.partitions).index
     }
 
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {

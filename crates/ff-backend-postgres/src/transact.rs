@@ -148,10 +148,9 @@ impl PostgresStore {
             unread: &unread,
             keeps: !self.pooled,
         };
-        writing.write(&change).await?;
         let shards = identity.shards;
         let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
-        let appended = writing.append(&change, shard_of).await?;
+        let appended = writing.write_and_append(&change, shard_of).await?;
         Ok(Some(Prepared { change, shards, appended }))
     }
 

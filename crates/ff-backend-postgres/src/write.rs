@@ -6,18 +6,25 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptRow, Blob, EdgeGroupRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Row, TimerRow,
+    AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Row,
+    TimerRow,
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
+use crate::binding::Bound;
 use crate::columns::narrow;
 use crate::error::store_error;
+use crate::groups::{
+    Attempt, AttemptOwn, EventEach, EventHome, EventShared, Key, Moved, MovedOwn, NewEach,
+    NewOptions, NewShared, Placed, Rewritten, Timer, Unsure, bytes,
+};
 use crate::held::Unread;
 use crate::load::Prepared;
-use crate::sql::{self, PARTS, Writes};
+use crate::sql::{self, Writes};
+use crate::together::{Part, Shape};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
@@ -34,14 +41,49 @@ pub(crate) struct Appended {
     pub writer: Option<Arc<str>>,
 }
 
+/// The events of a transaction at their places, and how many there are in each shard.
+struct Log<'c> {
+    placed: Vec<Placed<'c>>,
+    touched: BTreeMap<u16, i64>,
+}
+
+/// About so many bytes an execution takes beyond its payload.
+const ROOM: usize = 64;
+
 impl Writing<'_> {
-    /// Everything but the events, which come last.
+    /// Everything, with the events last.
+    pub async fn write_and_append(
+        &mut self,
+        change: &Change,
+        shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
+    ) -> Result<Appended, StoreError> {
+        let log = Log::of(change, shard_of);
+        self.write_rows(change).await?;
+        if log.touched.len() == 1 && change.log_floor.is_none() && !has_rest(change) {
+            return self.write_together(change, Some(&log)).await;
+        }
+        self.write_together(change, None).await?;
+        self.write_rest(change).await?;
+        self.append(change, &log).await
+    }
+
+    /// Everything but the events.
     pub async fn write(&mut self, change: &Change) -> Result<(), StoreError> {
+        self.write_rows(change).await?;
+        self.write_together(change, None).await?;
+        self.write_rest(change).await
+    }
+
+    /// What must be there or gone before the others are written.
+    async fn write_rows(&mut self, change: &Change) -> Result<(), StoreError> {
         self.purge(&change.executions).await?;
         self.insert_executions(&change.executions).await?;
         self.delete_attempts(&change.attempts).await?;
-        self.delete_timers(&change.timers).await?;
-        self.write_together(change).await?;
+        self.delete_timers(&change.timers).await
+    }
+
+    /// What few transactions write.
+    async fn write_rest(&mut self, change: &Change) -> Result<(), StoreError> {
         self.write_idempotency(&change.idempotency).await?;
         self.write_lanes(&change.lanes).await?;
         self.write_flows(&change.flows).await?;
@@ -57,78 +99,81 @@ impl Writing<'_> {
         if rows.is_empty() {
             return Ok(());
         }
-        let query = keyed(sqlx::query(&self.writes.insert_executions), &rows)
-            .bind(column(&rows, |row| row.flow_id))
-            .bind(column(&rows, |row| &*row.namespace))
-            .bind(column(&rows, |row| &*row.lane))
-            .bind(column(&rows, |row| &*row.kind))
-            .bind(column(&rows, |row| bytes(&row.payload)))
-            .bind(column(&rows, |row| row.payload_encoding.as_deref()))
-            .bind(column(&rows, |row| &*row.creator))
-            .bind(column(&rows, |row| row.idempotency_key.as_deref()))
-            .bind(column(&rows, |row| row.policy.as_deref()))
-            .bind(column(&rows, |row| &*row.capability_class))
-            .bind(column(&rows, |row| row.created_at.0))
-            .bind(column(&rows, |row| row.priority))
-            .bind(column(&rows, |row| &*row.tags))
-            .bind(column(&rows, |row| row.phase.word()))
-            .bind(column(&rows, |row| row.eligibility.word()))
-            .bind(column(&rows, |row| row.public_state.word()))
-            .bind(column(&rows, |row| row.blocking.word()))
-            .bind(column(&rows, |row| ms(row.not_before)))
-            .bind(column(&rows, |row| ms(row.deadline_at)))
-            .bind(column(&rows, |row| row.holds_key))
-            .bind(column(&rows, |row| row.version as i64));
-        self.run(query).await
+        let payloads: usize =
+            rows.iter().map(|row| bytes(&row.payload).map_or(0, <[u8]>::len)).sum();
+        let mut bound = Bound::with_room(payloads + rows.len() * ROOM);
+        bound.each(NewEach, &rows);
+        let shared = bound.alike(NewShared, &rows);
+        let options = bound.alike(NewOptions, &rows);
+        let mut shape = Shape::default();
+        shape.add(Part::Executions, shared, options);
+        let text = self.writes.texts.get(shape);
+        self.run(sqlx::query_with(&text, bound.finish()?)).await
     }
 
     /// What most transactions write, in one round trip. Most transitions move the same few columns
     /// of an execution; only some rewrite the others.
-    async fn write_together(&mut self, change: &Change) -> Result<(), StoreError> {
+    async fn write_together(
+        &mut self,
+        change: &Change,
+        log: Option<&Log<'_>>,
+    ) -> Result<Appended, StoreError> {
+        let (mut bound, mut shape) = (Bound::default(), Shape::default());
+        let counts = self.bind_parts(change, &mut bound, &mut shape);
+        if let Some(log) = log {
+            return self.append_bound(log, bound, shape, &counts).await;
+        }
+        if !counts.is_empty() {
+            let text = self.writes.texts.get(shape);
+            let query = sqlx::query_with(&text, bound.finish()?).persistent(self.keeps);
+            let row = query.fetch_one(&mut *self.connection).await;
+            let row = row.map_err(|error| store_error(&error))?;
+            for (place, expected) in counts.into_iter().enumerate() {
+                let found: i64 = row.try_get(place).map_err(|error| store_error(&error))?;
+                if found != expected {
+                    return Err(StoreError::Conflict(LEFT.to_owned()));
+                }
+            }
+        }
+        Ok(Appended { places: Vec::new(), writer: None })
+    }
+
+    /// Returns how many rows each part has.
+    fn bind_parts(&self, change: &Change, bound: &mut Bound, shape: &mut Shape) -> Vec<i64> {
         // A row that was accepted and moved on in one batch has more to say than a new one has.
         let changed = change.executions.iter().filter_map(|write| match write {
             Write::Insert(row) if row.version > 1 => Some(row),
             Write::Update(row) => Some(row),
             Write::Insert(_) | Write::Delete(_) => None,
         });
-        let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|row| row.rewritten);
-        let (new, tried) = (inserted(&change.attempts), updated(&change.attempts));
+        let changed = changed.map(|row| Unsure { row, writer: self.unread.writer_of(&row.key) });
+        let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|held| held.row.rewritten);
+        let attempt =
+            |row| Unsure { row, writer: self.unread.writer_of(&AttemptRow::key(row).execution) };
+        let new: Vec<_> = inserted(&change.attempts).into_iter().map(attempt).collect();
+        let tried: Vec<_> = updated(&change.attempts).into_iter().map(attempt).collect();
         let armed = put(&change.timers);
-        let counts: [usize; PARTS] =
-            [moved.len(), rewritten.len(), new.len(), tried.len(), armed.len()];
-        let parts = counts.iter().rev().fold(0, |bits, count| bits << 1 | usize::from(*count > 0));
-        if parts == 0 {
-            return Ok(());
-        }
-        let mut query = sqlx::query(&self.writes.together[parts]);
-        if !moved.is_empty() {
-            query = moves(query, &moved).bind(writers(self.unread, &moved));
-        }
-        if !rewritten.is_empty() {
-            query = rewrites(moves(query, &rewritten), &rewritten)
-                .bind(writers(self.unread, &rewritten));
-        }
-        if !new.is_empty() {
-            query = attempts(query, &new);
-        }
-        if !tried.is_empty() {
-            let writers = column(&tried, |row| self.unread.writer_of(&row.key.execution));
-            query = attempts(query, &tried).bind(writers);
-        }
-        if !armed.is_empty() {
-            query = timers(query, &armed);
-        }
-        let row = query.persistent(self.keeps).fetch_one(&mut *self.connection).await;
-        let row = row.map_err(|error| store_error(&error))?;
-        for (place, expected) in counts.into_iter().filter(|count| *count > 0).enumerate() {
-            let found: i64 = row.try_get(place).map_err(|error| store_error(&error))?;
-            if found != expected as i64 {
-                // Somebody else has changed the rows that are missing.
-                let why = format!("{found} of {expected} rows are as they were left");
-                return Err(StoreError::Conflict(why));
+        for (part, rows) in [(Part::Moved, &moved), (Part::Rewritten, &rewritten)] {
+            if !rows.is_empty() {
+                bound.each(Key, rows);
+                shape.add(part, bound.alike(Moved, rows), bound.alike(MovedOwn, rows));
+                if matches!(part, Part::Rewritten) {
+                    bound.each(Rewritten, rows);
+                }
             }
         }
-        Ok(())
+        for (part, rows) in [(Part::NewAttempts, &new), (Part::Attempts, &tried)] {
+            if !rows.is_empty() {
+                bound.each(Key, rows);
+                shape.add(part, bound.alike(Attempt, rows), bound.alike(AttemptOwn, rows));
+            }
+        }
+        if !armed.is_empty() {
+            bound.each(Timer, &armed);
+            shape.add(Part::Timers, false, false);
+        }
+        let counts = [moved.len(), rewritten.len(), new.len(), tried.len(), armed.len()];
+        counts.into_iter().filter(|count| *count > 0).map(|count| count as i64).collect()
     }
 
     async fn delete_attempts(&mut self, writes: &[Write<AttemptRow>]) -> Result<(), StoreError> {
@@ -259,60 +304,46 @@ impl Writing<'_> {
     }
 
     /// Appends to the log and says where.
-    pub async fn append(
-        &mut self,
-        change: &Change,
-        shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
-    ) -> Result<Appended, StoreError> {
-        let events = &change.events;
-        let mut counts: BTreeMap<u16, i64> = BTreeMap::new();
-        let (mut homes, mut shards, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        for event in events {
-            let (shard, partition) = shard_of(event.execution, event.flow_id);
-            let count = counts.entry(shard).or_default();
-            *count += 1;
-            places.push(*count);
-            shards.push(narrow(shard));
-            homes.push(narrow(partition));
-        }
-        let touched: Vec<i16> = counts.keys().map(|shard| narrow(*shard)).collect();
-        if touched.len() > 1 || change.log_floor.is_some() {
+    async fn append(&mut self, change: &Change, log: &Log<'_>) -> Result<Appended, StoreError> {
+        let touched = log.touched.keys().map(|shard| narrow(*shard));
+        if log.touched.len() > 1 || change.log_floor.is_some() {
             // In their order, so that nobody waits for somebody who waits for him.
             let raised = change.log_floor.map(|(shard, _)| narrow(shard));
-            let locked: Vec<i16> = touched.iter().copied().chain(raised).collect();
+            let locked: Vec<i16> = touched.chain(raised).collect();
             self.run(sqlx::query(sql::LOCK_SHARDS).bind(locked)).await?;
         }
         if let Some((shard, floor)) = change.log_floor {
             self.raise_floor(shard, floor).await?;
         }
-        if events.is_empty() {
+        if log.placed.is_empty() {
             return Ok(Appended { places: Vec::new(), writer: None });
         }
-        let rows: Vec<_> = events.iter().collect();
-        let query = sqlx::query_as(&self.writes.append_events)
-            .bind(touched)
-            .bind(counts.into_values().collect::<Vec<_>>())
-            .bind(shards)
-            .bind(places)
-            .bind(column(&rows, |row| row.at.0))
-            .bind(column(&rows, |row| row.event_type.as_str()))
-            .bind(column(&rows, |row| &*row.namespace))
-            .bind(column(&rows, |row| row.lane.as_deref()))
-            .bind(column(&rows, |row| row.kind.as_deref()))
-            .bind(column(&rows, |row| row.execution.map(|key| key.id)))
-            .bind(homes)
-            .bind(column(&rows, |row| row.flow_id))
-            .bind(column(&rows, |row| row.from.map(Spelling::word)))
-            .bind(column(&rows, |row| row.to.map(Spelling::word)))
-            .bind(column(&rows, |row| row.version as i64))
-            .bind(column(&rows, |row| row.attempt_index as i32))
-            .bind(column(&rows, |row| row.lease_epoch as i64))
-            .bind(column(&rows, |row| row.lease_ended))
-            .bind(column(&rows, |row| row.by.as_deref()))
-            .bind(column(&rows, |row| row.details.as_deref()));
-        let query = query.persistent(self.keeps);
+        let bound = Bound::with_room(log.placed.len() * ROOM);
+        self.append_bound(log, bound, Shape::default(), &[]).await
+    }
+
+    /// Runs the parts that are bound and appends behind them, if each has found so many rows.
+    async fn append_bound(
+        &mut self,
+        log: &Log<'_>,
+        mut bound: Bound,
+        mut shape: Shape,
+        counts: &[i64],
+    ) -> Result<Appended, StoreError> {
+        bound.each(EventEach, &log.placed);
+        let shared = bound.alike(EventShared, &log.placed);
+        let home = bound.alike(EventHome, &log.placed);
+        shape.add(Part::Events, shared, home);
+        bound.value(log.touched.keys().map(|shard| narrow(*shard)).collect::<Vec<_>>());
+        bound.value(log.touched.values().copied().collect::<Vec<_>>());
+        counts.iter().for_each(|count| bound.value(*count));
+        let text = self.writes.texts.get(shape);
+        let query = sqlx::query_as_with(&text, bound.finish()?).persistent(self.keeps);
         let bases: Vec<(i16, i64, String)> =
             query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))?;
+        if bases.len() != log.touched.len() {
+            return Err(StoreError::Conflict(LEFT.to_owned()));
+        }
         let writer = bases.first().map(|(.., writer)| writer.as_str().into());
         let places = bases.into_iter().map(|(shard, base, _)| (shard as u16, base as u64));
         Ok(Appended { places: places.collect(), writer })
@@ -348,79 +379,37 @@ impl Writing<'_> {
     }
 }
 
+/// Somebody else has changed the rows that are missing.
+const LEFT: &str = "not all rows are as they were left";
+
+impl<'c> Log<'c> {
+    fn of(
+        change: &'c Change,
+        shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
+    ) -> Self {
+        let mut touched: BTreeMap<u16, i64> = BTreeMap::new();
+        let place = |event: &'c EventRow| {
+            let (shard, partition) = shard_of(event.execution, event.flow_id);
+            let seq = touched.entry(shard).or_default();
+            *seq += 1;
+            Placed { event, seq: *seq, shard, partition }
+        };
+        let placed = change.events.iter().map(place).collect();
+        Self { placed, touched }
+    }
+}
+
+/// Whether there is something to write between the executions and their events.
+fn has_rest(change: &Change) -> bool {
+    !(change.idempotency.is_empty()
+        && change.lanes.is_empty()
+        && change.flows.is_empty()
+        && change.edge_groups.is_empty()
+        && change.records.is_empty())
+}
+
 fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
     rows.iter().map(|row| cell(row)).collect()
-}
-
-fn keyed<'q>(query: Prepared<'q>, rows: &[&ExecutionRow]) -> Prepared<'q> {
-    query.bind(column(rows, |row| narrow(row.key.partition))).bind(column(rows, |row| row.key.id))
-}
-
-fn writers<'u>(unread: &'u Unread, rows: &[&ExecutionRow]) -> Vec<Option<&'u str>> {
-    rows.iter().map(|row| unread.writer_of(&row.key)).collect()
-}
-
-/// What every transition moves.
-fn moves<'q>(query: Prepared<'q>, rows: &[&'q ExecutionRow]) -> Prepared<'q> {
-    keyed(query, rows)
-        .bind(column(rows, |row| row.phase.word()))
-        .bind(column(rows, |row| row.ownership.word()))
-        .bind(column(rows, |row| row.eligibility.word()))
-        .bind(column(rows, |row| row.public_state.word()))
-        .bind(column(rows, |row| row.attempt_state.word()))
-        .bind(column(rows, |row| row.blocking.word()))
-        .bind(column(rows, |row| ms(row.started_at)))
-        .bind(column(rows, |row| ms(row.terminal_at)))
-        .bind(column(rows, |row| bytes(&row.result)))
-        .bind(column(rows, |row| row.lease_epoch as i64))
-        .bind(column(rows, |row| row.version as i64))
-}
-
-/// What only some of them change.
-fn rewrites<'q>(query: Prepared<'q>, rows: &[&'q ExecutionRow]) -> Prepared<'q> {
-    query
-        .bind(column(rows, |row| row.priority))
-        .bind(column(rows, |row| &*row.tags))
-        .bind(column(rows, |row| row.attempt_index as i32))
-        .bind(column(rows, |row| ms(row.not_before)))
-        .bind(column(rows, |row| ms(row.deadline_at)))
-        .bind(column(rows, |row| row.failure_reason.as_deref()))
-        .bind(column(rows, |row| row.failure_category.as_deref()))
-        .bind(column(rows, |row| row.cancellation_reason.as_deref()))
-        .bind(column(rows, |row| row.cancelled_by.as_deref()))
-        .bind(column(rows, |row| row.retry_count as i32))
-        .bind(column(rows, |row| row.reclaim_count as i32))
-        .bind(column(rows, |row| row.holds_key))
-        .bind(column(rows, |row| &*row.raw_fields))
-}
-
-/// A timer says nothing but "look then", so a second one at the same time takes its place.
-fn timers<'q>(query: Prepared<'q>, rows: &[&'q TimerRow]) -> Prepared<'q> {
-    query
-        .bind(column(rows, |row| row.key.due_at.0))
-        .bind(column(rows, |row| row.key.kind.word()))
-        .bind(column(rows, |row| row.key.subject))
-        .bind(column(rows, |row| row.encode_members()))
-}
-
-fn attempts<'q>(query: Prepared<'q>, rows: &[&'q AttemptRow]) -> Prepared<'q> {
-    query
-        .bind(column(rows, |row| narrow(row.key.execution.partition)))
-        .bind(column(rows, |row| row.key.execution.id))
-        .bind(column(rows, |row| row.key.index as i32))
-        .bind(column(rows, |row| row.attempt_type.word()))
-        .bind(column(rows, |row| row.lease_epoch as i64))
-        .bind(column(rows, |row| row.worker_id.as_deref()))
-        .bind(column(rows, |row| row.worker_instance_id.as_deref()))
-        .bind(column(rows, |row| ms(row.lease_expires_at)))
-        .bind(column(rows, |row| ms(row.started_at)))
-        .bind(column(rows, |row| ms(row.ended_at)))
-        .bind(column(rows, |row| row.outcome.map(Spelling::word)))
-        .bind(column(rows, |row| row.failure_reason.as_deref()))
-        .bind(column(rows, |row| row.failure_category.as_deref()))
-        .bind(column(rows, |row| ms(row.retry_at)))
-        .bind(column(rows, |row| row.progress_percent.map(i32::from)))
-        .bind(column(rows, |row| row.progress_message.as_deref()))
 }
 
 fn flow<'q>(query: Prepared<'q>, row: &'q FlowRow) -> Prepared<'q> {
@@ -459,13 +448,6 @@ fn deleted<R: Row>(writes: &[Write<R>]) -> Vec<&R::Key> {
         if let Write::Delete(key) = write { Some(key) } else { None }
     }
     writes.iter().filter_map(key).collect()
-}
-
-fn bytes(blob: &Blob) -> Option<&[u8]> {
-    match blob {
-        Blob::Here(bytes) => Some(bytes),
-        Blob::Absent | Blob::Apart => None,
-    }
 }
 
 fn ms(at: Option<TimestampMs>) -> Option<i64> {
