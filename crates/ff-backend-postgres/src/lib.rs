@@ -304,6 +304,10 @@ impl Store for PostgresStore {
         }
     }
 
+    fn follower_patience(&self) -> Duration {
+        Duration::from_millis(500)
+    }
+
     fn listen(&self) -> &Arc<Bells> {
         &self.bells
     }

@@ -8,6 +8,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "tables", include_str!("../migrations/0001_tables.sql")),
     (2, "submit", include_str!("../migrations/0002_submit.sql")),
     (4, "suspension", include_str!("../migrations/0004_suspension.sql")),
+    (5, "streams", include_str!("../migrations/0005_streams.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

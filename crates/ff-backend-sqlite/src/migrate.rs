@@ -1,4 +1,5 @@
-//! Creates the schema, and refuses a database that a newer program wrote.
+//! Brings the schema up to date: numbered files, each applied once, in one transaction for all.
+//! Refuses a database that a newer program wrote.
 
 use std::time::Instant;
 
@@ -11,8 +12,11 @@ use crate::error::is_busy;
 
 /// In order; the number of the last one applied is SQLite's `user_version`. A file that has been
 /// released is never changed.
-const MIGRATIONS: &[(i64, &str)] =
-    &[(1, include_str!("sql/schema.sql")), (4, include_str!("sql/suspension.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (1, include_str!("sql/schema.sql")),
+    (4, include_str!("sql/suspension.sql")),
+    (5, include_str!("sql/streams.sql")),
+];
 
 fn known() -> i64 {
     MIGRATIONS.iter().map(|(version, _)| *version).max().unwrap_or(0)

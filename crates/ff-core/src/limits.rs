@@ -42,6 +42,23 @@ pub const SIGNALS_PER_WAITPOINT: u32 = 1_000;
 pub const SIGNALS_PER_EXECUTION: u32 = 10_000;
 /// Kept for a waitpoint that nobody waits for yet.
 pub const SIGNALS_BUFFERED: u32 = 100;
+pub const STEP_NAME_BYTES: usize = 255;
+/// Largest result of one step; an execution's steps come back together with each claim.
+pub const STEP_BYTES: usize = 256 * 1024;
+pub const STEPS: usize = 4_096;
+pub const STEPS_BYTES: usize = 8 * 1024 * 1024;
+pub const FRAME_BYTES: usize = 64 * 1024;
+pub const APPEND_FRAMES: usize = 1_000;
+pub const APPEND_BYTES: usize = 1024 * 1024;
+/// How many frames of one stream a policy may keep.
+pub const STREAM_FRAMES: usize = 1_000_000;
+pub const STREAM_PAGE: usize = 10_000;
+/// No page of frames is much larger than this.
+pub const STREAM_PAGE_BYTES: usize = 8 * 1024 * 1024;
+pub const STREAM_WAIT: Duration = Duration::from_secs(30);
+pub const SUMMARY_BYTES: usize = 256 * 1024;
+pub const SUMMARY_DEPTH: usize = 32;
+pub const LIVENESS_TTL_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// No delay, deadline or back-off reaches further than this.
 pub const HORIZON: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 

@@ -16,6 +16,9 @@ pub struct ExecutionPolicy {
     pub routing_requirements: RoutingRequirements,
     /// How long an idempotency key holds. The default is [`DEFAULT_IDEMPOTENCY_TTL_MS`].
     pub dedup_window_ms: Option<u64>,
+    /// Left out where it is the default, so that it costs nothing to those who stream nothing.
+    #[serde(skip_serializing_if = "StreamPolicy::is_default")]
+    pub stream_policy: StreamPolicy,
 }
 
 pub const DEFAULT_IDEMPOTENCY_TTL_MS: u64 = 24 * 60 * 60 * 1000;
@@ -101,6 +104,31 @@ impl Default for TimeoutPolicy {
 #[serde(default, deny_unknown_fields)]
 pub struct RoutingRequirements {
     pub required_capabilities: BTreeSet<String>,
+}
+
+/// How much of each attempt's stream is kept. The oldest frames are trimmed first, and a stream may
+/// be an eighth over its limits before they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct StreamPolicy {
+    pub max_frames: u64,
+    /// Of payloads.
+    pub max_bytes: u64,
+    /// How many frames that are not durable are kept in front of the oldest durable one.
+    pub max_early_frames: u64,
+}
+
+impl Default for StreamPolicy {
+    fn default() -> Self {
+        Self { max_frames: 10_000, max_bytes: 64 * 1024 * 1024, max_early_frames: 1_024 }
+    }
+}
+
+impl StreamPolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[cfg(test)]

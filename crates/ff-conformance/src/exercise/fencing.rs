@@ -3,12 +3,23 @@
 use std::time::Duration;
 
 use ff_core::backend::Handle;
-use ff_core::contracts::{FailureClass, RenewOutcome};
+use ff_core::contracts::{AppendFramesArgs, FailureClass, FrameInput, RenewOutcome};
+use ff_core::engine_backend::{StepOperations, StreamOperations};
 use ff_core::types::ExecutionId;
 
 use super::{Fixture, LEASE_MS, code, failure, item, retries};
 
-const VERBS: [&str; 6] = ["renew", "progress", "complete", "fail", "cancel", "delay"];
+const VERBS: [&str; 9] = [
+    "renew",
+    "progress",
+    "complete",
+    "fail",
+    "cancel",
+    "delay",
+    "record_step",
+    "sleep_step",
+    "append_frames",
+];
 
 async fn attempt(f: &Fixture, verb: &str, handle: &Handle) -> &'static str {
     let backend = &f.backend;
@@ -25,6 +36,13 @@ async fn attempt(f: &Fixture, verb: &str, handle: &Handle) -> &'static str {
         "fail" => code(&backend.fail(handle, failure(FailureClass::Retryable)).await),
         "cancel" => code(&backend.cancel(handle, "late").await),
         "delay" => code(&backend.delay(handle, Duration::from_secs(1)).await),
+        "record_step" => code(&backend.record_step(handle, "late", b"late".to_vec()).await),
+        "sleep_step" => code(&backend.sleep_step(handle, "late", Duration::from_secs(1)).await),
+        "append_frames" => {
+            let frames = vec![FrameInput::new("late", b"late".to_vec())];
+            let args = AppendFramesArgs { frames, append_id: None };
+            code(&backend.append_frames(handle, args).await)
+        }
         other => panic!("no such verb: {other}"),
     }
 }

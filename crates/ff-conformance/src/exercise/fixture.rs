@@ -7,12 +7,12 @@ use std::time::Duration;
 use ff_core::backend::{CapabilitySet, Handle};
 use ff_core::contracts::{
     CancelExecutionArgs, ChangePriorityArgs, ClaimArgs, ClaimedExecution, CreateExecutionArgs,
-    Event, EventType, ExecutionSnapshot, FailArgs, FailureClass, ReplayExecutionArgs,
-    RescheduleArgs, RevokeLeaseArgs, Submission, SubmitOutcome,
+    Event, EventType, ExecutionSnapshot, FailArgs, FailureClass, ReadStreamArgs,
+    ReplayExecutionArgs, RescheduleArgs, RevokeLeaseArgs, Submission, SubmitOutcome,
 };
 use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::{Clock, ManualClock};
-use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_backend::{EngineBackend, StepOperations, StreamOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::policy::{Backoff, ExecutionPolicy};
 use ff_core::state::PublicState;
@@ -110,7 +110,10 @@ impl Fixture {
         let snapshot = backend.describe_execution(id).await.unwrap();
         let payload = backend.payload(id).await.unwrap();
         let result = backend.result(id).await.unwrap();
-        format!("{snapshot:#?}\n{payload:?}\n{result:?}\n{:#?}", self.history(id).await)
+        let steps = backend.list_steps(id, 0, 100).await.unwrap();
+        let stream = backend.read_stream(ReadStreamArgs::new(id.clone())).await.unwrap();
+        let history = self.history(id).await;
+        format!("{snapshot:#?}\n{payload:?}\n{result:?}\n{steps:?}\n{stream:?}\n{history:#?}")
     }
 
     pub async fn cancel_execution(&self, id: &ExecutionId) -> Result<(), EngineError> {

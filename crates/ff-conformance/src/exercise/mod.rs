@@ -20,11 +20,15 @@ mod read;
 mod retention;
 mod signal;
 mod signal_token;
+mod step;
+mod stream;
+mod stream_follow;
 mod submit;
 mod subscription;
 mod suspend;
 mod suspend_timeout;
 mod waits;
+mod worker;
 
 pub use fixture::{
     Fixture, LANE, LEASE_MS, START_MS, Setup, cancel_args, claim_args, claim_from, code,
@@ -121,6 +125,16 @@ pub fn all() -> Vec<Exercise> {
             rotation with waits::with_secrets,
             seeding with waits::with_secrets,
         }
+        step {
+            recorded_once, come_back_with_the_claim, keep_the_lease, limits, sleep, sleep_repeated,
+            listed, forgotten with retention::by_age_config,
+        }
+        stream {
+            numbered, bytes, refused, summary, summary_limits, trimmed, best_effort_goes_first,
+            repeated, visibility, pages, foreign, forgotten with retention::by_age_config,
+        }
+        stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
+        worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
     }
 }
 

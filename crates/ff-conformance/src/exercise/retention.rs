@@ -8,7 +8,7 @@ use ff_core::types::ExecutionId;
 
 use super::{Fixture, code, item};
 
-const HOUR_MS: u64 = 60 * 60 * 1000;
+pub const HOUR_MS: u64 = 60 * 60 * 1000;
 
 pub fn by_age_config() -> EngineConfig {
     let retention = Retention { max_age_ms: Some(HOUR_MS), max_finished: None };

@@ -58,6 +58,10 @@ event_types! {
     WaitpointKeyRotated = "waitpoint_key_rotated";
     LanePaused = "lane_paused";
     LaneResumed = "lane_resumed";
+    WorkerRegistered = "worker_registered";
+    WorkerRetired = "worker_retired";
+    /// It gave no sign of life for as long as it had said.
+    WorkerLost = "worker_lost";
 }
 
 impl EventType {

@@ -1,12 +1,16 @@
 //! Arguments and answers of the operations, as plain values.
 
+mod base64;
 mod event;
 mod operator;
 mod read;
 mod signal;
+mod step;
+mod stream;
 mod submit;
 mod suspension;
 mod worker;
+mod worker_registry;
 
 pub use event::{Event, EventFilter, EventType};
 pub use operator::{
@@ -22,6 +26,11 @@ pub use signal::{
     DeliverSignalArgs, ListSignalsArgs, ResumeSignal, SignalEffect, SignalOutcome, SignalSnapshot,
     SignalTarget,
 };
+pub use step::{RecordStepOutcome, SleepOutcome, Step};
+pub use stream::{
+    AppendFramesArgs, AppendFramesOutcome, CloseReason, Frame, FrameId, FrameInput, FrameMode,
+    ReadStreamArgs, StreamCursor, StreamEnd, StreamPage, StreamSummary, Visibility,
+};
 pub use submit::{
     CreateExecutionArgs, CreateExecutionResult, Idempotency, IdempotencyScope, Submission,
     SubmitOutcome,
@@ -34,3 +43,7 @@ pub use suspension::{
     WaitpointPage, WaitpointSnapshot, WaitpointState,
 };
 pub use worker::{ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome};
+pub use worker_registry::{
+    HeartbeatOutcome, ListWorkersArgs, RegisterWorkerArgs, RegisterWorkerOutcome, RetireOutcome,
+    WorkerRef, WorkerSnapshot,
+};

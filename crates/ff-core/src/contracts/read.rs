@@ -32,6 +32,7 @@ pub struct ExecutionSnapshot {
     pub retry_count: u32,
     pub reclaim_count: u32,
     pub replay_count: u32,
+    pub step_count: u32,
     pub failure_reason: Option<String>,
     pub failure_category: Option<String>,
     pub cancellation_reason: Option<String>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ResumeSignal;
+use super::{ResumeSignal, Step};
 use crate::backend::{CapabilitySet, Handle};
 use crate::engine_error::EngineError;
 use crate::state::AttemptType;
@@ -36,6 +36,8 @@ pub struct ClaimedExecution {
     pub execution_kind: String,
     pub payload: Arc<[u8]>,
     pub payload_encoding: Option<String>,
+    /// What has been done already, by this attempt or by those before it.
+    pub steps: Vec<Step>,
     pub tags: BTreeMap<String, String>,
     pub priority: i32,
     pub attempt_index: u32,

@@ -10,6 +10,10 @@ mod sweeper;
 pub use batcher::{Pumping, Shared, pump, pump_shared};
 pub use cursor::Cursor;
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
+pub(crate) use prepare::{
+    check_step_name, check_step_result, prepare_append, prepare_register, worker_key,
+    worker_namespace,
+};
 pub use prepare::{prepare_create, prepare_submission, prepare_submit};
 pub use subscription::{StartAt, Subscription};
 

@@ -4,6 +4,14 @@
 mod suspension;
 
 pub use suspension::SuspensionOperations;
+mod step;
+mod stream;
+mod stream_reader;
+mod worker;
+
+pub use step::StepOperations;
+pub use stream::StreamOperations;
+pub use worker::WorkerOperations;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,9 +41,9 @@ use crate::operations::execution::{
     Renew, ReplayExecution, Reschedule, RevokeLease, SetTags,
 };
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
-use crate::rows::{Blob, ExecutionRow, FlowKey, tags};
+use crate::rows::{Blob, ExecutionRow, FlowKey, StepRow, WorkerRow, tags, values};
 use crate::state::{LifecyclePhase, PublicState};
-use crate::store::{ListQuery, Query, Rows};
+use crate::store::{ListQuery, Query, Rows, Scan};
 use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
 use crate::views;
 
@@ -270,7 +278,11 @@ pub trait EngineBackend: Send + Sync + 'static {
             return Ok(waiting);
         }
         let (lane, flow) = (rows.lanes.first(), rows.flows.first());
-        Ok(views::explain(row, &rows.attempts, lane, flow, rows.now))
+        let workers = match row.is_claimable() {
+            true => live_workers(self.engine(), row, rows.now).await?,
+            false => Vec::new(),
+        };
+        Ok(views::explain(row, &rows.attempts, lane, flow, &workers, rows.now))
     }
 
     async fn list_executions(
@@ -399,7 +411,7 @@ async fn claim_grants(
     let ttl = usize::try_from(args.lease_ttl_ms).unwrap_or(usize::MAX);
     check_count("milliseconds of lease", ttl, limits::LEASE_TTL_MAX_MS as usize)?;
     let tokens: Vec<&str> = args.capabilities.tokens.iter().map(String::as_str).collect();
-    capability::check(&tokens)?;
+    capability::check_offered(&tokens)?;
     let workers = [args.worker_id.check(), args.worker_instance_id.check()];
     for check in args.lanes.iter().map(LaneId::check).chain(workers) {
         check.map_err(|error| EngineError::invalid(error.to_string()))?;
@@ -432,6 +444,10 @@ async fn claimed(
         true => Vec::new(),
         false => engine.query(Query::Payloads(missing)).await?.blobs,
     };
+    let steps = steps_of_grants(engine, &grants).await?;
+    let of_grant = |key: ExecutionKey| {
+        views::steps(steps.iter().filter(|step| step.key.execution == key).cloned())
+    };
     let payload = |grant: &Grant| match &grant.payload {
         Blob::Here(bytes) => bytes.clone(),
         Blob::Absent | Blob::Apart => {
@@ -451,6 +467,7 @@ async fn claimed(
         execution_kind: grant.kind.to_string(),
         payload: payload(&grant),
         payload_encoding: grant.payload_encoding.as_ref().map(ToString::to_string),
+        steps: if grant.has_steps { of_grant(grant.key) } else { Vec::new() },
         tags: tags(&grant.tags),
         priority: grant.priority,
         attempt_index: grant.handle.attempt_index(),
@@ -462,6 +479,32 @@ async fn claimed(
         handle: grant.handle,
     });
     Ok(claimed.collect())
+}
+
+/// The steps of what was granted. Nobody but the new holder can add to them.
+async fn steps_of_grants(engine: &Engine, grants: &[Grant]) -> Result<Vec<StepRow>, EngineError> {
+    let with_steps = grants.iter().filter(|grant| grant.has_steps);
+    let scans: Vec<_> = with_steps.map(|grant| step::steps_of(grant.key)).collect();
+    if scans.is_empty() {
+        return Ok(Vec::new());
+    }
+    let rows = engine.query(Query::Records { keys: Vec::new(), scans }).await?;
+    rows.records().map_err(|error| engine.store_error(error))
+}
+
+/// Those who might claim the execution, if they offered what it requires.
+async fn live_workers(
+    engine: &Engine,
+    row: &ExecutionRow,
+    now: TimestampMs,
+) -> Result<Vec<WorkerRow>, EngineError> {
+    let of_all: Arc<str> = "".into();
+    let scan = |namespace: &Arc<str>| Scan::of::<WorkerRow>(values![*namespace]);
+    let scans = vec![scan(&row.namespace), scan(&of_all)];
+    let rows = engine.query(Query::Records { keys: Vec::new(), scans }).await?;
+    let mut workers = rows.records::<WorkerRow>().map_err(|error| engine.store_error(error))?;
+    workers.retain(|worker| worker.is_alive(now) && worker.lanes.0.contains(&*row.lane));
+    Ok(workers)
 }
 
 /// Waits until no member of the flow is running any more.

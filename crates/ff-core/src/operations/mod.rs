@@ -6,8 +6,11 @@
 pub mod admin;
 pub mod execution;
 pub mod flow;
+pub mod step;
+pub mod stream;
 pub mod suspension;
 pub mod timer;
+pub mod worker;
 
 use crate::engine_error::EngineError;
 use crate::store::{Change, Needs, World};

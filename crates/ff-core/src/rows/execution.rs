@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::Row;
+use super::{Row, StepCount};
 use crate::policy::ExecutionPolicy;
 use crate::state::{
     AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState, PublicState,
@@ -108,6 +108,25 @@ impl ExecutionRow {
     pub fn replay_count(&self) -> u32 {
         let count = raw_object(&self.raw_fields).get("replay_count").and_then(Value::as_u64);
         u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
+    /// Costs nothing where there are no steps.
+    pub fn has_steps(&self) -> bool {
+        self.raw_fields.contains("\"steps\"")
+    }
+
+    pub fn step_count(&self) -> StepCount {
+        if !self.has_steps() {
+            return StepCount::default();
+        }
+        let steps = raw_object(&self.raw_fields).remove("steps").unwrap_or_default();
+        let number = |name: &str| steps.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let count = u32::try_from(number("count")).unwrap_or(u32::MAX);
+        StepCount { count, bytes: number("bytes") }
+    }
+
+    pub fn set_step_count(&mut self, steps: StepCount) {
+        self.set_raw("steps", json!({ "count": steps.count, "bytes": steps.bytes }));
     }
 
     /// Whether another version of this row differs in what only some operations change.

@@ -8,8 +8,11 @@ mod idempotency;
 mod lane;
 mod record;
 pub mod spelling;
+mod step;
+mod stream;
 mod suspension;
 mod timer;
+mod worker;
 
 pub use attempt::{AttemptKey, AttemptRow};
 pub use event::EventRow;
@@ -23,11 +26,14 @@ pub use idempotency::{IdempotencyKey, IdempotencyRow};
 pub use lane::LaneRow;
 pub use record::{AnyKey, AnyRow, Column, Field, Json, Kind, Order, Record, Spec, Value, Word};
 pub(crate) use record::{record, values};
+pub use step::{StepCount, StepKey, StepRow};
+pub use stream::{FrameKey, FrameRow, StreamKey, StreamRow, SummaryKey, SummaryRow};
 pub use suspension::{
     Kid, SignalCountKey, SignalCountRow, SignalKey, SignalRow, SuspensionKey, SuspensionOutcomeKey,
     SuspensionOutcomeRow, SuspensionRow, WaitpointKey, WaitpointKeyRow, WaitpointRow,
 };
 pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
+pub use worker::{WorkerKey, WorkerRow};
 
 use std::hash::Hash;
 
@@ -48,4 +54,9 @@ pub const RECORDS: &[&Spec] = &[
     SuspensionOutcomeRow::SPEC,
     WaitpointRow::SPEC,
     WaitpointKeyRow::SPEC,
+    StepRow::SPEC,
+    StreamRow::SPEC,
+    FrameRow::SPEC,
+    SummaryRow::SPEC,
+    WorkerRow::SPEC,
 ];

@@ -4,7 +4,7 @@
 //! nearest meaning. Only this file and the predicates in the stores' SQL know the words.
 
 use super::{FlowState, TimerKind};
-use crate::contracts::{SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd};
+use crate::contracts::{FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd};
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
     LifecyclePhase, OwnershipState, PublicState,
@@ -138,6 +138,7 @@ spelling!(TimerKind {
     Idempotency = "idempotency",
     Suspension = "suspension",
     Waitpoint = "waitpoint",
+    Worker = "worker",
 });
 
 spelling!(SuspensionReason {
@@ -177,6 +178,8 @@ spelling!(SignalEffect {
     SignalIgnoredMatcherFailed = "signal_ignored_matcher_failed",
     ResumeConditionSatisfied = "resume_condition_satisfied",
 });
+
+spelling!(FrameMode { Durable = "durable", Summary = "summary", BestEffort = "best_effort" });
 
 /// Every word that is read as this state.
 pub fn words_of(state: PublicState) -> Vec<&'static str> {

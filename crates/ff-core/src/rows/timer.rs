@@ -25,6 +25,8 @@ pub enum TimerKind {
     Suspension,
     /// No suspension has come for a waitpoint.
     Waitpoint,
+    /// A worker may have gone silent.
+    Worker,
 }
 
 /// Ordered by due time, because that is how timers are read.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use super::followers::{Follower, Followers};
 use super::{Change, Job, Write};
-use crate::types::TimestampMs;
+use crate::types::{ExecutionKey, TimestampMs};
 
 /// Rung by a store when it has committed, or when it hears that another process has.
 pub struct Bells {
@@ -16,6 +17,7 @@ pub struct Bells {
     /// The earliest due time that was written and not yet looked at.
     timers: watch::Sender<Option<TimestampMs>>,
     waiters: Mutex<HashMap<Arc<str>, VecDeque<Arc<Waiter>>>>,
+    followers: Followers,
     next_ticket: AtomicU64,
 }
 
@@ -44,6 +46,7 @@ impl Default for Bells {
             events: watch::Sender::new(0),
             timers: watch::Sender::new(None),
             waiters: Mutex::default(),
+            followers: Followers::default(),
             next_ticket: AtomicU64::new(1),
         }
     }
@@ -89,6 +92,12 @@ impl Bells {
         if !change.events.is_empty() {
             self.ring_events();
         }
+        self.followers.ring(change);
+    }
+
+    /// Hears of everything that is written about one execution and its streams.
+    pub fn follow(&self, execution: ExecutionKey) -> Follower<'_> {
+        self.followers.follow(execution)
     }
 
     pub fn ring_events(&self) {
@@ -113,6 +122,7 @@ impl Bells {
         }
         self.ring_timers(TimestampMs(i64::MIN));
         self.ring_events();
+        self.followers.ring_all();
     }
 
     /// Wakes as many waiting claims as there is new work.

@@ -4,6 +4,7 @@ mod batch;
 mod bells;
 pub mod cells;
 mod change;
+mod followers;
 pub mod memory;
 mod needs;
 mod query;
@@ -15,6 +16,7 @@ mod world;
 pub use batch::{Batch, Job, Reply};
 pub use bells::{Bells, ClaimWaiter};
 pub use change::{Change, Write};
+pub use followers::Follower;
 pub use needs::{ClaimScan, Needs, RetentionScan};
 pub use query::{CountRow, ListQuery, LogBounds, Query, Rows};
 pub use scan::{Lock, Scan, Scanned};
@@ -64,6 +66,11 @@ pub trait Store: Send + Sync + 'static {
     /// How long whoever waits may trust the bells before it looks for itself.
     fn patience(&self) -> Duration {
         Duration::from_secs(20)
+    }
+
+    /// The same for whoever follows one execution: these bells ring only in the process that wrote.
+    fn follower_patience(&self) -> Duration {
+        self.patience()
     }
 
     /// Hints that something has changed. They may be lost; polling is what correctness rests on.

@@ -39,6 +39,7 @@ pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow]) -> ExecutionSnapsho
         retry_count: row.retry_count,
         reclaim_count: row.reclaim_count,
         replay_count: row.replay_count(),
+        step_count: row.step_count().count,
         failure_reason: text(row.failure_reason.as_ref()),
         failure_category: text(row.failure_category.as_ref()),
         cancellation_reason: text(row.cancellation_reason.as_ref()),

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::worker::nearest;
 use crate::contracts::Explanation;
-use crate::rows::{AttemptRow, ExecutionRow, FlowRow, LaneRow};
+use crate::rows::{AttemptRow, ExecutionRow, FlowRow, LaneRow, WorkerRow};
 use crate::state::{BlockingReason, EligibilityState, LaneState, LifecyclePhase};
 use crate::types::TimestampMs;
 
@@ -19,6 +20,7 @@ pub fn explain(
     attempts: &[AttemptRow],
     lane: Option<&LaneRow>,
     flow: Option<&FlowRow>,
+    workers: &[WorkerRow],
     now: TimestampMs,
 ) -> Explanation {
     let current = attempts.iter().find(|attempt| attempt.key.index == row.attempt_index);
@@ -31,7 +33,9 @@ pub fn explain(
             details: json!({}),
             next_change_at: None,
         },
-        LifecyclePhase::Submitted | LifecyclePhase::Runnable => waiting(row, lane, flow, now),
+        LifecyclePhase::Submitted | LifecyclePhase::Runnable => {
+            waiting(row, lane, flow, workers, now)
+        }
     };
     Explanation {
         execution_id: row.key.execution_id(),
@@ -83,6 +87,7 @@ fn waiting(
     row: &ExecutionRow,
     lane: Option<&LaneRow>,
     flow: Option<&FlowRow>,
+    workers: &[WorkerRow],
     now: TimestampMs,
 ) -> Finding {
     if let Some(flow) = flow.filter(|flow| flow.state.is_finished()) {
@@ -134,11 +139,11 @@ fn waiting(
             details: json!({}),
             next_change_at: None,
         },
-        _ => eligible(row, lane),
+        _ => eligible(row, lane, workers),
     }
 }
 
-fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>) -> Finding {
+fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>, workers: &[WorkerRow]) -> Finding {
     if let Some(lane) = lane.filter(|lane| lane.state == LaneState::Paused) {
         let reason = lane.paused_reason.as_deref().unwrap_or_default();
         return Finding {
@@ -154,21 +159,36 @@ fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>) -> Finding {
         };
     }
     let needs = &*row.capability_class;
-    let words = if needs.is_empty() {
+    let ready = if needs.is_empty() {
         format!("It is ready; no worker of lane {} has claimed it yet.", row.lane)
     } else {
         format!("It is ready; no worker of lane {} that offers {needs} has claimed it.", row.lane)
     };
-    Finding {
-        rule: "waiting_for_worker",
-        words,
-        details: json!({
-            "lane_id": &*row.lane,
-            "priority": row.priority,
-            "required_capabilities": needs,
-        }),
-        next_change_at: None,
-    }
+    let mut details = json!({
+        "lane_id": &*row.lane,
+        "priority": row.priority,
+        "required_capabilities": needs,
+    });
+    let Some((nearest, missing)) = nearest(workers, needs) else {
+        return Finding { rule: "waiting_for_worker", words: ready, details, next_change_at: None };
+    };
+    let instance = &*nearest.key.instance;
+    details["live_workers"] = workers.len().into();
+    details["nearest_worker"] = instance.into();
+    details["missing_capabilities"] = json!(missing);
+    let (rule, words) = if missing.is_empty() {
+        let words = format!("{ready} Worker {instance} is alive and can do it.");
+        ("waiting_for_worker", words)
+    } else {
+        let lacks = missing.join(", ");
+        let words = format!(
+            "It is ready, but no live worker of lane {} can do it: {instance} comes nearest and \
+             lacks {lacks}.",
+            row.lane
+        );
+        ("missing_capability", words)
+    };
+    Finding { rule, words, details, next_change_at: None }
 }
 
 fn left(row: &ExecutionRow, now: TimestampMs) -> String {

@@ -3,12 +3,18 @@
 mod event;
 mod execution;
 mod explain;
+mod step;
+mod stream;
 mod suspension;
+mod worker;
 
 pub use event::event;
 pub use execution::{counts, lane, list_cursor, page, parse_list_cursor, snapshot};
 pub use explain::explain;
+pub use step::steps;
+pub use stream::{frame, stream_end, summary};
 pub use suspension::{
     WaitpointCursor, explain_suspended, resume_signal, signal, suspension, waitpoint_key,
     waitpoint_page,
 };
+pub use worker::worker;

@@ -1,6 +1,13 @@
 //! Checks what callers submit, before it reaches the queue, and turns it into rows.
 
+mod step;
+mod stream;
 pub(crate) mod suspension;
+mod worker;
+
+pub(crate) use step::{check_step_name, check_step_result};
+pub(crate) use stream::prepare_append;
+pub(crate) use worker::{prepare_register, worker_key, worker_namespace};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -310,6 +317,12 @@ fn check_policy(policy: &ExecutionPolicy) -> Result<Arc<str>, EngineError> {
     })?;
     if json.len() > limits::POLICY_BYTES || json.contains("\\u0000") {
         return refuse(format!("the policy is larger than {} bytes", limits::POLICY_BYTES));
+    }
+    if policy.stream_policy.max_frames > limits::STREAM_FRAMES as u64 {
+        let (given, limit) = (policy.stream_policy.max_frames, limits::STREAM_FRAMES);
+        return refuse(format!(
+            "the policy keeps {given} frames of a stream, the limit is {limit}"
+        ));
     }
     let deadline = policy.timeout_policy.execution_deadline_ms.map(Duration::from_millis);
     check_duration("the policy's deadline", deadline)?;

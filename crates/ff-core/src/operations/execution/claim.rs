@@ -49,6 +49,8 @@ pub struct Grant {
     pub deadline_at: Option<TimestampMs>,
     /// How often the execution has been replayed; known only of an attempt that goes on.
     pub generation: u32,
+    /// There are steps to be told of.
+    pub has_steps: bool,
     pub handle: Handle,
 }
 
@@ -174,6 +176,7 @@ impl Claim {
             created_at: row.created_at,
             deadline_at: row.deadline_at,
             generation: if kind == HandleKind::Resumed { row.replay_count() } else { 0 },
+            has_steps: row.has_steps(),
             handle,
         }
     }

@@ -5,12 +5,44 @@ use crate::engine_error::{ContentionKind, EngineError, StateKind};
 use crate::mutants::{self, Mutant};
 use crate::rows::{AttemptRow, ExecutionRow};
 use crate::state::LifecyclePhase;
-use crate::store::{Needs, World};
+use crate::store::{Change, Needs, World, Write};
+use crate::types::TimestampMs;
 
 /// A lease that stands: the rows it stands on.
 pub(crate) struct Held<'w> {
     pub row: &'w ExecutionRow,
     pub attempt: &'w AttemptRow,
+}
+
+impl Held<'_> {
+    /// Keeps the lease with a write that goes beyond it, and says how long it lasts. The execution
+    /// is written too, whether or not it differs: a store that decides from rows it remembers
+    /// learns so that they are true.
+    pub fn keep(
+        &self,
+        change: &mut Change,
+        handle: &Handle,
+        after: ExecutionRow,
+        now: TimestampMs,
+    ) -> TimestampMs {
+        let (attempt, expires_at) = extended(self.attempt, handle, now);
+        change.attempts.push(Write::Update(attempt));
+        let rewritten = self.row.rewritten || after.differs_in_detail(self.row);
+        change.executions.push(Write::Update(ExecutionRow { rewritten, ..after }));
+        expires_at
+    }
+}
+
+/// The attempt with a lease that is counted from now.
+pub(crate) fn extended(
+    attempt: &AttemptRow,
+    handle: &Handle,
+    now: TimestampMs,
+) -> (AttemptRow, TimestampMs) {
+    let expires_at = now.after_ms(u64::from(handle.lease_ttl_ms()));
+    // A clock that went back must not shorten a lease.
+    let expires_at = attempt.lease_expires_at.max(Some(expires_at)).unwrap_or(expires_at);
+    (AttemptRow { lease_expires_at: Some(expires_at), ..attempt.clone() }, expires_at)
 }
 
 pub(crate) fn needs(needs: &mut Needs, handle: &Handle) {

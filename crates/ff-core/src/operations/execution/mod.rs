@@ -28,6 +28,7 @@ pub use claim::{Claim, Claimed, Grant};
 pub use complete::Complete;
 pub use create::CreateExecution;
 pub use delay::Delay;
+pub(crate) use delay::{already_put_down, put_down};
 pub use fail::Fail;
 pub use progress::Progress;
 pub use renew::Renew;

@@ -31,12 +31,7 @@ impl Operation for Renew {
         let mut change = Change::default();
         let outcomes = self.handles.iter().map(|handle| match fence::held(world, handle) {
             Ok(held) => {
-                let mut attempt = held.attempt.clone();
-                let expires_at = world.now.after_ms(u64::from(handle.lease_ttl_ms()));
-                // A clock that went back must not shorten a lease.
-                let expires_at =
-                    attempt.lease_expires_at.max(Some(expires_at)).unwrap_or(expires_at);
-                attempt.lease_expires_at = Some(expires_at);
+                let (attempt, expires_at) = fence::extended(held.attempt, handle, world.now);
                 change.attempts.push(Write::Update(attempt));
                 RenewOutcome::Renewed { expires_at }
             }

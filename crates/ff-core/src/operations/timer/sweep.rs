@@ -5,12 +5,11 @@ use std::collections::HashSet;
 use crate::contracts::{EventType, FailureClass};
 use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
-use crate::operations::Operation;
 use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::transition;
-use crate::operations::suspension;
+use crate::operations::{Operation, suspension, worker};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -39,6 +38,9 @@ impl Operation for Sweep {
                 ending::more(world, needs, member.execution);
             }
             suspension::due::more(world, needs, timer);
+            if timer.key.kind == TimerKind::Worker {
+                worker::due::more(needs, timer);
+            }
         }
     }
 
@@ -58,6 +60,10 @@ impl Operation for Sweep {
                 | TimerKind::Suspension
                 | TimerKind::Waitpoint => {
                     look_at_members(world, &mut change, timer, entropy, &mut moved);
+                }
+                TimerKind::Worker => {
+                    let again = worker::due::due(world, &mut change, timer);
+                    look_again(&mut change, timer, again);
                 }
             }
         }
@@ -91,6 +97,15 @@ fn look_at_members(
     rearm(change, timer, &rest);
 }
 
+/// Moves a timer that has no members to its next time, or takes it away.
+fn look_again(change: &mut Change, timer: &TimerRow, again: Option<TimestampMs>) {
+    change.timers.push(Write::Delete(timer.key));
+    if let Some(due_at) = again {
+        let key = TimerKey { due_at, ..timer.key };
+        change.timers.push(Write::Update(TimerRow { key, members: Vec::new() }));
+    }
+}
+
 /// Keeps watching what still stands, from the earliest moment at which it may not.
 fn rearm(change: &mut Change, timer: &TimerRow, rest: &[(TimerMember, TimestampMs)]) {
     let Some(due_at) = rest.iter().map(|(_, due)| *due).min() else {
@@ -122,6 +137,7 @@ fn look(
         TimerKind::Idempotency => idempotency_due(world, change, row),
         TimerKind::Suspension => suspension::due::suspension_due(world, change, row),
         TimerKind::Waitpoint => suspension::due::waitpoint_due(world, change, row, key.subject),
+        TimerKind::Worker => None,
     }
 }
 
