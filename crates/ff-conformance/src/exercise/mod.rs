@@ -66,6 +66,27 @@ macro_rules! exercises {
 
 /// Every exercise by name.
 pub fn all() -> Vec<Exercise> {
+    let mut all = executions_and_waits();
+    all.extend(steps_streams_and_workers());
+    all
+}
+
+fn steps_streams_and_workers() -> Vec<Exercise> {
+    exercises! {
+        step {
+            recorded_once, come_back_with_the_claim, keep_the_lease, limits, sleep, sleep_repeated,
+            listed, forgotten with retention::by_age_config,
+        }
+        stream {
+            numbered, bytes, refused, summary, summary_limits, trimmed, best_effort_goes_first,
+            repeated, visibility, pages, foreign, forgotten with retention::by_age_config,
+        }
+        stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
+        worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
+    }
+}
+
+fn executions_and_waits() -> Vec<Exercise> {
     exercises! {
         submit { outcomes, created_state, many_at_once, chosen_ids, create_is_claimable }
         idempotency { same_key_same_work, key_lapses, until_finished, within_one_call }
@@ -125,16 +146,6 @@ pub fn all() -> Vec<Exercise> {
             rotation with waits::with_secrets,
             seeding with waits::with_secrets,
         }
-        step {
-            recorded_once, come_back_with_the_claim, keep_the_lease, limits, sleep, sleep_repeated,
-            listed, forgotten with retention::by_age_config,
-        }
-        stream {
-            numbered, bytes, refused, summary, summary_limits, trimmed, best_effort_goes_first,
-            repeated, visibility, pages, foreign, forgotten with retention::by_age_config,
-        }
-        stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
-        worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
     }
 }
 
