@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ff_core::contracts::Step;
 use ff_core::state::AttemptType;
 use ff_core::types::{ExecutionId, LaneId, Namespace, TimestampMs, WorkerId, WorkerInstanceId};
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,9 @@ pub struct ClaimedExecution {
     pub lease_expires_at: TimestampMs,
     pub created_at: TimestampMs,
     pub deadline_at: Option<TimestampMs>,
+    /// What has been done already, by this attempt or by those before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
 }
 
 impl ClaimedExecution {

@@ -132,6 +132,7 @@ pub fn claimed(claimed: contracts::ClaimedExecution) -> ClaimedExecution {
         lease_expires_at: claimed.lease_expires_at,
         created_at: claimed.created_at,
         deadline_at: claimed.deadline_at,
+        steps: claimed.steps,
     }
 }
 

@@ -99,6 +99,7 @@ pub(super) fn claimed(claimed: WireClaimed) -> Result<ClaimedExecution, EngineEr
         lease_expires_at: claimed.lease_expires_at,
         created_at: claimed.created_at,
         deadline_at: claimed.deadline_at,
+        steps: claimed.steps,
         // Waits ask for their signals by name.
         resume_signals: Vec::new(),
     })
