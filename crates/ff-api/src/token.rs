@@ -84,6 +84,8 @@ pub struct TokenSnapshot {
     pub name: String,
     pub scopes: Vec<Scope>,
     pub namespaces: Vec<String>,
+    /// The name of the token that created it.
+    pub created_by: String,
     pub created_at: TimestampMs,
     pub expires_at: Option<TimestampMs>,
     /// To the minute.
@@ -94,4 +96,6 @@ pub struct TokenSnapshot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct TokenList {
     pub tokens: Vec<TokenSnapshot>,
+    /// Pass it as `after` for what follows; present when there is more.
+    pub next_after: Option<Uuid>,
 }

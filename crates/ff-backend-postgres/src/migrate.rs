@@ -9,6 +9,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (2, "submit", include_str!("../migrations/0002_submit.sql")),
     (4, "suspension", include_str!("../migrations/0004_suspension.sql")),
     (5, "streams", include_str!("../migrations/0005_streams.sql")),
+    (8, "tokens", include_str!("../migrations/0008_tokens.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("sql/schema.sql")),
     (4, include_str!("sql/suspension.sql")),
     (5, include_str!("sql/streams.sql")),
+    (8, include_str!("sql/tokens.sql")),
 ];
 
 fn known() -> i64 {

@@ -75,6 +75,7 @@ kinds!(
         ResultAlreadyRecorded = "result_already_recorded", Terminal;
         WaitpointAlreadyExists = "waitpoint_already_exists", Terminal;
         RotationConflict = "rotation_conflict", Terminal;
+        TokenReused = "token_reused", Terminal;
     }
 );
 

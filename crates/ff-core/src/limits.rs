@@ -18,6 +18,8 @@ pub const CLAIM_LANES: usize = 64;
 pub const RENEW_BATCH: usize = 10_000;
 pub const PAGE: usize = 1_000;
 pub const PROGRESS_MESSAGE_BYTES: usize = 4096;
+/// How many scopes or namespaces a token names.
+pub const TOKEN_WORDS: usize = 64;
 pub const POLICY_BYTES: usize = 16 * 1024;
 pub const PRIORITY_MIN: i32 = 0;
 pub const PRIORITY_MAX: i32 = 9000;

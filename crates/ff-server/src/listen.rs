@@ -27,6 +27,7 @@ use tower::Service;
 
 use crate::config::{Config, ConfigError};
 use crate::open::{OpenError, open};
+use crate::root::{RootTokenError, root_token};
 use crate::state::State;
 use crate::{pipeline, tls};
 
@@ -38,15 +39,19 @@ pub enum ServeError {
     Open(#[from] OpenError),
     #[error("{address} cannot be listened on: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Root(#[from] RootTokenError),
     #[error("TLS: {0}")]
     Tls(String),
 }
 
 /// Opens the store, serves until `shutdown`, drains and closes the store.
 pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+    let mut config = config;
     config.check()?;
     let backend = open(&config).await?;
     let served = async {
+        config.root_token = root_token(&config, &*backend.engine()).await?;
         let bound = Bound::bind(&config, backend.engine()).await?;
         tracing::info!(address = %bound.local_addr(), "listening");
         bound.run(shutdown).await;

@@ -46,6 +46,8 @@ pub enum Memory {
     Engine,
     /// The server, with its answer.
     Replies,
+    /// Nobody, because the answer must not be kept.
+    Nobody,
 }
 
 /// How long a request is in hand.
@@ -177,6 +179,11 @@ impl Route {
 
     pub(crate) fn remembered_by_engine(mut self) -> Self {
         self.memory = Memory::Engine;
+        self
+    }
+
+    pub(crate) fn remembered_by_nobody(mut self) -> Self {
+        self.memory = Memory::Nobody;
         self
     }
 

@@ -82,7 +82,7 @@ impl<S: Source> Streaming<S> {
                 }
             },
             () = tokio::time::sleep(KEEP_ALIVE) => {
-                let good = self.state.gate.is_still_good(self.door.principal());
+                let good = self.state.gate.is_still_good(self.door.principal()).await;
                 good.then(|| Bytes::from_static(b":\n\n"))
             }
         }

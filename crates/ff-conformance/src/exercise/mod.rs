@@ -27,6 +27,7 @@ mod submit;
 mod subscription;
 mod suspend;
 mod suspend_timeout;
+mod token;
 mod waits;
 mod worker;
 
@@ -115,6 +116,12 @@ fn executions_and_waits() -> Vec<Exercise> {
         namespaces { reads_see_nothing_foreign, writes_reach_nothing_foreign, keys_are_apart }
         read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }
         subscription { filters, resume, refused_cursors, trimmed with retention::by_age_config }
+        token {
+            kept_by_hash,
+            listed_in_pages,
+            used_expired_and_revoked,
+            out_of_reach_of_a_namespace,
+        }
         retention {
             by_age with retention::by_age_config,
             by_count with retention::by_count_config,

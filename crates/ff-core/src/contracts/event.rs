@@ -62,6 +62,8 @@ event_types! {
     WorkerRetired = "worker_retired";
     /// It gave no sign of life for as long as it had said.
     WorkerLost = "worker_lost";
+    TokenCreated = "token_created";
+    TokenRevoked = "token_revoked";
 }
 
 impl EventType {

@@ -9,6 +9,7 @@ mod step;
 mod stream;
 mod submit;
 mod suspension;
+mod token;
 mod worker;
 mod worker_registry;
 
@@ -42,6 +43,7 @@ pub use suspension::{
     TimeoutBehavior, TokenTerms, WaitEnd, WaitpointBinding, WaitpointGrant, WaitpointKeySnapshot,
     WaitpointPage, WaitpointSnapshot, WaitpointState,
 };
+pub use token::{CreateTokenArgs, StoredToken};
 pub use worker::{ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome};
 pub use worker_registry::{
     HeartbeatOutcome, ListWorkersArgs, RegisterWorkerArgs, RegisterWorkerOutcome, RetireOutcome,

@@ -2,6 +2,7 @@
 //! engine over its store, and nothing else.
 
 mod suspension;
+mod token;
 
 pub use suspension::SuspensionOperations;
 mod step;
@@ -11,6 +12,7 @@ mod worker;
 
 pub use step::StepOperations;
 pub use stream::StreamOperations;
+pub use token::TokenOperations;
 pub use worker::WorkerOperations;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ pub mod step;
 pub mod stream;
 pub mod suspension;
 pub mod timer;
+pub mod token;
 pub mod worker;
 
 use crate::engine_error::EngineError;

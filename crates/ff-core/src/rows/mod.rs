@@ -12,6 +12,7 @@ mod step;
 mod stream;
 mod suspension;
 mod timer;
+mod token;
 mod worker;
 
 pub use attempt::{AttemptKey, AttemptRow};
@@ -33,6 +34,7 @@ pub use suspension::{
     SuspensionOutcomeRow, SuspensionRow, WaitpointKey, WaitpointKeyRow, WaitpointRow,
 };
 pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
+pub use token::{TokenKey, TokenRow};
 pub use worker::{WorkerKey, WorkerRow};
 
 use std::hash::Hash;
@@ -46,6 +48,7 @@ pub trait Row: Clone + Send + Sync + 'static {
 
 /// Every table that is described rather than known by name, in the order of their names.
 pub const RECORDS: &[&Spec] = &[
+    TokenRow::SPEC,
     BacklogRow::SPEC,
     BacklogMemberRow::SPEC,
     SignalRow::SPEC,

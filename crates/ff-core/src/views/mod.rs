@@ -6,6 +6,7 @@ mod explain;
 mod step;
 mod stream;
 mod suspension;
+mod token;
 mod worker;
 
 pub use event::event;
@@ -17,4 +18,5 @@ pub use suspension::{
     WaitpointCursor, explain_suspended, resume_signal, signal, suspension, waitpoint_key,
     waitpoint_page,
 };
+pub use token::token;
 pub use worker::worker;

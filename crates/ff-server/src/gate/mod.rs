@@ -1,23 +1,28 @@
 //! Who is calling, and what that caller may touch. Handlers reach the engine through
 //! [`Authorized`] alone, so what was authorised is what is acted on.
 
+mod known;
 mod origin;
 mod principal;
 mod tokens;
 
-pub use principal::Principal;
+pub use principal::{EVERYWHERE, Principal};
 pub use tokens::{hash, mint_token};
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::http::{HeaderMap, header};
-use ff_core::engine_backend::{EngineBackend, Namespaced};
+use ff_core::contracts::StoredToken;
+use ff_core::engine_backend::{EngineBackend, Namespaced, TokenOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::store::Query;
 use ff_core::types::{Namespace, TimestampMs};
 use subtle::ConstantTimeEq;
+use uuid::Uuid;
 
 use crate::config::Auth;
+use crate::gate::known::Known;
 use crate::refusal::{Answered, Refusal};
 use crate::route::{Access, Reach};
 
@@ -27,6 +32,7 @@ pub struct Gate {
     auth: Auth,
     /// The hash of the token that is given by configuration.
     root: Option<[u8; 32]>,
+    known: Known,
 }
 
 /// The engine as one authorised request may see it.
@@ -65,7 +71,7 @@ impl Authorized {
 
 impl Gate {
     pub fn new(backend: Arc<dyn EngineBackend>, auth: Auth, root_token: Option<&str>) -> Self {
-        Self { backend, auth, root: root_token.map(hash) }
+        Self { backend, auth, root: root_token.map(hash), known: Known::default() }
     }
 
     /// Who sent this. Whoever may come in without a token is anonymous.
@@ -85,8 +91,20 @@ impl Gate {
     }
 
     /// Whether a caller is still who it was: tokens expire and are revoked while streams are open.
-    pub fn is_still_good(&self, principal: &Principal) -> bool {
-        principal.is_good_at(self.now())
+    pub async fn is_still_good(&self, principal: &Principal) -> bool {
+        if !principal.is_good_at(self.now()) {
+            return false;
+        }
+        match &principal.hash {
+            // A store that cannot be asked has revoked nothing.
+            Some(hash) => !matches!(self.find(hash).await, Ok(None)),
+            None => true,
+        }
+    }
+
+    /// A revoked token must not be good for another moment here.
+    pub fn forget(&self, token_id: Uuid) {
+        self.known.forget(token_id);
     }
 
     /// What this caller may touch through this route.
@@ -135,7 +153,26 @@ impl Gate {
         if self.root.is_some_and(|root| root.ct_eq(hash).into()) {
             return Ok(Some(Principal::root()));
         }
-        std::future::ready(Ok(None)).await
+        if let Some(known) = self.known.get(hash, Instant::now()) {
+            return Ok(Some(known));
+        }
+        let Some(stored) = self.backend.find_token(hash).await? else { return Ok(None) };
+        if !stored.is_good_at(self.now()) {
+            return Ok(None);
+        }
+        self.touch(&stored);
+        let principal = Arc::new(Principal::stored(stored, *hash));
+        self.known.put(principal.clone(), *hash, Instant::now());
+        Ok(Some(principal))
+    }
+
+    /// Notes the use of a token, without making its user wait.
+    fn touch(&self, stored: &StoredToken) {
+        let (backend, token_id) = (self.backend.clone(), stored.token_id);
+        let minute_ago = self.now().0 - 60_000;
+        if stored.last_used_at.is_none_or(|used| used.0 <= minute_ago) {
+            tokio::spawn(async move { backend.touch_token(token_id).await });
+        }
     }
 }
 

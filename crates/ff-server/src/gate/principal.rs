@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use ff_api::Scope;
+use ff_core::contracts::StoredToken;
 use ff_core::types::{Namespace, TimestampMs};
 use uuid::Uuid;
 
@@ -17,6 +18,7 @@ pub struct Principal {
     pub scopes: BTreeSet<Scope>,
     pub namespaces: Namespaces,
     pub expires_at: Option<TimestampMs>,
+    pub(super) hash: Option<[u8; 32]>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,7 @@ pub enum Namespaces {
 }
 
 const DEFAULT: &str = "default";
+pub const EVERYWHERE: &str = "*";
 
 impl Principal {
     /// Whoever calls a server that asks for no token.
@@ -38,6 +41,22 @@ impl Principal {
     pub fn root() -> Arc<Self> {
         static ROOT: LazyLock<Arc<Principal>> = LazyLock::new(|| almighty("root"));
         ROOT.clone()
+    }
+
+    /// Whoever holds a token that is on record. Words that this server does not know give nothing.
+    pub fn stored(token: StoredToken, hash: [u8; 32]) -> Self {
+        let everywhere = token.namespaces.iter().any(|name| name == EVERYWHERE);
+        Self {
+            name: token.name,
+            token_id: Some(token.token_id),
+            scopes: token.scopes.iter().filter_map(|word| Scope::parse(word)).collect(),
+            namespaces: match everywhere {
+                true => Namespaces::All,
+                false => Namespaces::Only(token.namespaces.into_iter().map(Namespace).collect()),
+            },
+            expires_at: token.expires_at,
+            hash: Some(hash),
+        }
     }
 
     pub fn has(&self, scope: Scope) -> bool {
@@ -60,7 +79,7 @@ impl Principal {
             (None, Namespaces::Only(own)) if own.len() == 1 => own[0].0.clone(),
             (None, _) => DEFAULT.to_owned(),
         };
-        if wanted == "*" {
+        if wanted == EVERYWHERE {
             return if self.is_everywhere() { Ok(None) } else { Err(foreign()) };
         }
         let wanted = Namespace::try_new(wanted);
@@ -79,6 +98,7 @@ fn almighty(name: &str) -> Arc<Principal> {
         scopes: Scope::ALL.into(),
         namespaces: Namespaces::All,
         expires_at: None,
+        hash: None,
     })
 }
 

@@ -8,6 +8,7 @@ mod lanes;
 mod leases;
 mod operate;
 mod system;
+mod tokens;
 
 use crate::route::Route;
 
@@ -20,6 +21,7 @@ pub fn table() -> Vec<Route> {
     table.extend(lanes::routes());
     table.extend(flows::routes());
     table.extend(events::routes());
+    table.extend(tokens::routes());
     table.extend(system::routes());
     table
 }

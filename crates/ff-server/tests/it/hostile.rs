@@ -69,6 +69,11 @@ fn requests(text: &str, handle: &str, id: &str) -> Vec<(&'static str, String, Va
         ("PATCH", format!("{at}/tags"), json!({ "a.b": text })),
         ("POST", format!("/v1/lanes/{}/pause", escaped(text)), json!({ "reason": text })),
         ("POST", format!("/v1/flows/{}/cancel", escaped(text)), json!({ "policy": text })),
+        (
+            "POST",
+            "/v1/tokens".into(),
+            json!({ "name": text, "scopes": ["read"], "namespaces": [text] }),
+        ),
         ("GET", format!("/v1/executions/{}", escaped(text)), Value::Null),
         ("GET", format!("/v1/executions?lane_id={0}&tag=a.b:{0}", escaped(text)), Value::Null),
         ("GET", format!("/v1/executions?cursor={}", escaped(text)), Value::Null),
@@ -132,6 +137,7 @@ async fn bodies_that_are_not_understood_are_refused() {
             .path
             .replace("{execution_id}", "0:0193b3c4-0000-7000-8000-000000000001")
             .replace("{flow_id}", "0193b3c4-0000-7000-8000-000000000001")
+            .replace("{token_id}", "0193b3c4-0000-7000-8000-000000000001")
             .replace("{lane_id}", "l");
         for body in bodies {
             let method = route.method.as_str();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
+use ff_core::engine::clock::{Clock, SystemClock};
 use ff_server::{Auth, Bound, Config};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,7 +18,7 @@ pub const ROOT: &str = "ff_root-token-of-the-tests-0123456789abcdef";
 pub struct Server {
     pub client: Client,
     pub backend: Arc<SqliteBackend>,
-    _folder: TempDir,
+    pub folder: TempDir,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
 }
@@ -38,9 +39,15 @@ impl Server {
     }
 
     pub async fn start_with(config: Config) -> Self {
+        Self::start_on(config, Arc::new(SystemClock)).await
+    }
+
+    /// A server whose store goes by another clock.
+    pub async fn start_on(config: Config, clock: Arc<dyn Clock>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("flowfabric.db").display().to_string();
-        let backend = SqliteBackend::open(SqliteOptions::new(path)).await.unwrap();
+        let options = SqliteOptions { clock, ..SqliteOptions::new(path) };
+        let backend = SqliteBackend::open(options).await.unwrap();
         let bound = Bound::bind(&config, backend.clone()).await.unwrap();
         let address = bound.local_addr();
         let (stop, stopped) = oneshot::channel();
@@ -48,7 +55,7 @@ impl Server {
             let _ = stopped.await;
         }));
         let client = Client { address, token: config.root_token };
-        Self { client, backend, _folder: folder, stop, running }
+        Self { client, backend, folder, stop, running }
     }
 
     /// Asks the server to end and waits until it has.
@@ -56,6 +63,19 @@ impl Server {
         let _ = self.stop.send(());
         self.running.await.unwrap();
         self.backend.close().await;
+    }
+
+    /// A client with a token of its own.
+    pub async fn user(&self, scopes: &[&str], namespaces: &[&str]) -> Client {
+        let body = json!({ "name": "user", "scopes": scopes, "namespaces": namespaces });
+        let made = self.client.post("/v1/tokens", body).await.expect(201);
+        self.client.with(made["token"].as_str())
+    }
+
+    /// Everything that the store's files hold.
+    pub fn stored_bytes(&self) -> Vec<u8> {
+        let files = std::fs::read_dir(self.folder.path()).unwrap();
+        files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap_or_default()).collect()
     }
 
     pub async fn submit(&self, lane: &str, payload: Value) -> String {

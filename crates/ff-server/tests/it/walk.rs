@@ -1,8 +1,14 @@
 //! Every route of the table with every kind of wrong caller.
 
-use ff_server::{Access, Reach, Route};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::server::Server;
+use ff_api::Scope;
+use ff_core::engine::clock::ManualClock;
+use ff_server::{Access, Reach, Route};
+use serde_json::json;
+
+use crate::server::{Server, config};
 
 /// An address of a route that names things that do not exist.
 fn address(route: &Route) -> String {
@@ -11,6 +17,7 @@ fn address(route: &Route) -> String {
         .replace("{execution_id}", "0:0193b3c4-0000-7000-8000-000000000001")
         .replace("{flow_id}", "0193b3c4-0000-7000-8000-000000000001")
         .replace("{lane_id}", "l")
+        .replace("{token_id}", "0193b3c4-0000-7000-8000-000000000001")
 }
 
 #[tokio::test]
@@ -35,6 +42,120 @@ async fn no_route_answers_strangers() {
         walked += 1;
     }
     assert!(walked > 25);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_route_answers_tokens_that_are_over() {
+    let clock = Arc::new(ManualClock::new(1_800_000_000_000));
+    let server = Server::start_on(config(), clock.clone()).await;
+    let body = json!({
+        "name": "short", "scopes": ["admin"], "namespaces": ["*"], "expires_in": "1h",
+    });
+    let made = server.client.post("/v1/tokens", body).await.expect(201);
+    let expired = server.client.with(made["token"].as_str());
+    let revoked = server.user(&["admin"], &["*"]).await;
+    assert_eq!(expired.get("/version").await.status, 200);
+    let tokens = revoked.get("/v1/tokens").await.expect(200);
+    let of_user = tokens["tokens"].as_array().unwrap().iter().find(|t| t["name"] == "user");
+    let id = of_user.unwrap()["token_id"].as_str().unwrap().to_owned();
+    clock.advance(Duration::from_secs(60 * 60));
+    server.client.send("DELETE", &format!("/v1/tokens/{id}"), &[], None).await.expect(200);
+    for route in ff_server::table().iter().filter(|route| route.access != Access::Public) {
+        for client in [&expired, &revoked] {
+            let answer = client.send(route.method.as_str(), &address(route), &[], None).await;
+            answer.refused(401, "unauthorized");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_route_answers_the_wrong_scope() {
+    let server = Server::start().await;
+    let mut users = Vec::new();
+    for scope in Scope::ALL.into_iter().filter(|scope| *scope != Scope::Admin) {
+        users.push((scope, server.user(&[scope.as_str()], &["*"]).await));
+    }
+    for route in ff_server::table() {
+        let Access::Scoped(needed) = route.access else { continue };
+        for (scope, client) in &users {
+            let path = address(&route);
+            if *scope == needed {
+                // Streams stay open, and the others are answered as what they are.
+                continue;
+            }
+            let answer = client.send(route.method.as_str(), &path, &[], None).await;
+            answer.refused(403, "forbidden");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn no_route_answers_the_wrong_namespace() {
+    let server = Server::start().await;
+    let foreign = server.user(&["admin"], &["own", "other"]).await;
+    for route in ff_server::table() {
+        let method = route.method.as_str();
+        let paths = match (route.access, route.reach) {
+            (Access::Public | Access::Known, _) => continue,
+            (_, Reach::Everything) => vec![address(&route)],
+            _ => {
+                ["default", "*"].map(|name| format!("{}?namespace={name}", address(&route))).into()
+            }
+        };
+        for path in paths {
+            foreign.send(method, &path, &[], None).await.refused(403, "forbidden");
+        }
+    }
+    server.stop().await;
+}
+
+/// What belongs to others and what does not exist are told in the same words.
+#[tokio::test]
+async fn foreign_things_do_not_exist() {
+    let server = Server::start().await;
+    let id = server.submit("l", json!("theirs")).await;
+    let (handle, _) = server.claim("l").await;
+    let stranger = server.user(&["admin"], &["own"]).await;
+    let absent = "{fp:0}:0193b3c4-0000-7000-8000-000000000001";
+    let routes = ff_server::table();
+    let of_execution = routes.iter().filter(|route| route.path.contains("{execution_id}"));
+    for route in of_execution {
+        let method = route.method.as_str();
+        let body = match route.name {
+            "change_priority" => Some(json!({ "priority": 1 })),
+            "reschedule" => Some(json!({ "delay": "1s" })),
+            "set_tags" => Some(json!({ "a.b": "c" })),
+            _ => None,
+        };
+        let mut answers = Vec::new();
+        for id in [&*id, absent] {
+            let short = id.replace("{fp:", "").replace('}', "");
+            let path = route.path.replace("{execution_id}", &short);
+            let mut problem =
+                stranger.send(method, &path, &[], body.clone()).await.refused(404, "not_found");
+            problem["request_id"].take();
+            answers.push(problem);
+        }
+        assert_eq!(answers[0], answers[1], "{}", route.path);
+    }
+    for verb in ["complete", "progress", "cancel"] {
+        let body = json!({ "handle": handle });
+        stranger.post(&format!("/v1/leases/{verb}"), body).await.refused(404, "not_found");
+    }
+    let batch = json!({ "operations": [{ "complete": { "handle": handle } }] });
+    let outcomes = stranger.post("/v1/leases/batch", batch).await.expect(200);
+    assert_eq!(outcomes["outcomes"][0]["problem"]["code"], "not_found");
+    let renewed = stranger.post("/v1/leases/renew", json!({ "handles": [handle] })).await;
+    assert_eq!(renewed.expect(200)["outcomes"][0]["problem"]["code"], "not_found");
+    let list = stranger.get("/v1/executions").await.expect(200);
+    assert_eq!(list["executions"], json!([]));
+    let claim = crate::server::claim("l");
+    assert_eq!(stranger.post("/v1/claims", claim).await.expect(200)["executions"], json!([]));
+    let untouched = server.client.get(&crate::server::at(&id)).await.expect(200);
+    assert_eq!(untouched["public_state"], "active");
     server.stop().await;
 }
 

@@ -1,0 +1,41 @@
+//! A revoked token opens nothing any more; it stays on record.
+
+use std::sync::Arc;
+
+use super::token_event;
+use crate::contracts::{EventType, StoredToken};
+use crate::engine_error::EngineError;
+use crate::operations::Operation;
+use crate::rows::{TokenKey, TokenRow};
+use crate::store::{Change, Needs, World};
+use crate::views;
+
+#[derive(Debug)]
+pub struct RevokeToken {
+    pub key: TokenKey,
+    pub by: Arc<str>,
+}
+
+impl Operation for RevokeToken {
+    type Reply = StoredToken;
+
+    const NAME: &'static str = "revoke_token";
+
+    fn needs(&self, needs: &mut Needs) {
+        needs.record::<TokenRow>(&self.key);
+    }
+
+    fn decide(&self, world: &World) -> Result<(StoredToken, Change), EngineError> {
+        let row = world.record::<TokenRow>(&self.key);
+        let row = row.ok_or(EngineError::NotFound { entity: "token" })?;
+        if row.revoked_at.is_some() {
+            return Ok((views::token(&row), Change::default()));
+        }
+        let after = TokenRow { revoked_at: Some(world.now), ..row };
+        let event = token_event(&after, EventType::TokenRevoked, world.now, &self.by);
+        let mut change = Change { events: vec![event], ..Change::default() };
+        let stored = views::token(&after);
+        change.update(&after);
+        Ok((stored, change))
+    }
+}
