@@ -3,6 +3,7 @@
 #[cfg(feature = "http")]
 mod http;
 mod run;
+mod signal;
 mod start;
 
 pub use run::Run;

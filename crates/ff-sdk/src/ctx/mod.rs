@@ -1,5 +1,8 @@
 //! What a handler knows about its execution and can do for it.
 
+mod signal;
+mod wait;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

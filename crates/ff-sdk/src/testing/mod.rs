@@ -39,6 +39,7 @@ use ff_core::limits;
 use ff_core::operations::timer::Retention;
 use ff_core::store::Query;
 use ff_core::store::memory::MemoryBackend;
+use ff_core::token::{Secret, WaitpointSecret, WaitpointSecrets};
 use ff_core::types::TimestampMs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -71,7 +72,13 @@ impl TestKit {
     /// A kit for a worker. Must be called inside a tokio runtime.
     pub fn new(worker: impl FnOnce(Client) -> Worker) -> Result<Self, Error> {
         let clock = Arc::new(ManualClock::new(START_MS));
-        let config = EngineConfig { retention: Retention::FOREVER, ..EngineConfig::default() };
+        let secret =
+            WaitpointSecret::new("testing", Secret::new(*b"no secret at all, only for tests"))?;
+        let config = EngineConfig {
+            retention: Retention::FOREVER,
+            waitpoint_secrets: WaitpointSecrets::new([secret])?,
+            ..EngineConfig::default()
+        };
         let backend = MemoryBackend::new(clock.clone(), config);
         let client = Client::embedded(backend.clone());
         let setup = Arc::new(worker(client).clock(clock.clone()).check()?);

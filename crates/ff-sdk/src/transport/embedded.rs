@@ -9,12 +9,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    CancelExecutionArgs, ClaimArgs, ClaimedExecution, Event, EventFilter, ExecutionSnapshot,
-    RenewOutcome, Submission, SubmitOutcome,
+    CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
+    Event, EventFilter, ExecutionSnapshot, ListWaitpointsArgs, PendingWaitpoint, RenewOutcome,
+    SignalOutcome, Submission, SubmitOutcome, SuspendArgs, SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::{StartAt, Subscription};
-use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_backend::{EngineBackend, SuspensionOperations};
 use ff_core::engine_error::EngineError;
+use ff_core::limits;
 use ff_core::types::{CancelSource, ExecutionId, TimestampMs};
 use tokio::time::Instant;
 
@@ -71,6 +73,38 @@ impl Transport for Embedded {
         message: Option<String>,
     ) -> Result<(), EngineError> {
         self.0.progress(handle, percent, message).await
+    }
+
+    async fn suspend(
+        &self,
+        handle: &Handle,
+        args: SuspendArgs,
+    ) -> Result<SuspendOutcome, EngineError> {
+        self.0.suspend(handle, args).await
+    }
+
+    async fn create_waitpoint(
+        &self,
+        handle: &Handle,
+        args: CreateWaitpointArgs,
+    ) -> Result<PendingWaitpoint, EngineError> {
+        self.0.create_waitpoint(handle, args).await
+    }
+
+    async fn list_waitpoints(
+        &self,
+        id: &ExecutionId,
+    ) -> Result<Vec<WaitpointSnapshot>, EngineError> {
+        let args = ListWaitpointsArgs {
+            execution_id: Some(id.clone()),
+            limit: limits::PAGE,
+            ..ListWaitpointsArgs::default()
+        };
+        Ok(self.0.list_waitpoints(args).await?.waitpoints)
+    }
+
+    async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
+        self.0.deliver_signal(args).await
     }
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {

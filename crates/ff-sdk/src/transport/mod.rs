@@ -14,8 +14,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, Event, EventFilter, ExecutionSnapshot, FailArgs, RenewOutcome,
-    Submission, SubmitOutcome,
+    ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, Event, EventFilter,
+    ExecutionSnapshot, FailArgs, PendingWaitpoint, RenewOutcome, SignalOutcome, Submission,
+    SubmitOutcome, SuspendArgs, SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
@@ -46,6 +47,26 @@ pub trait Transport: Send + Sync + 'static {
         percent: Option<u8>,
         message: Option<String>,
     ) -> Result<(), EngineError>;
+
+    async fn suspend(
+        &self,
+        handle: &Handle,
+        args: SuspendArgs,
+    ) -> Result<SuspendOutcome, EngineError>;
+
+    async fn create_waitpoint(
+        &self,
+        handle: &Handle,
+        args: CreateWaitpointArgs,
+    ) -> Result<PendingWaitpoint, EngineError>;
+
+    /// The waitpoints of an execution, open and closed.
+    async fn list_waitpoints(
+        &self,
+        id: &ExecutionId,
+    ) -> Result<Vec<WaitpointSnapshot>, EngineError>;
+
+    async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError>;
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError>;
 

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, EventFilter, EventType, ExecutionSnapshot, RenewOutcome,
-    Submission, SubmitOutcome,
+    ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, EventFilter, EventType,
+    ExecutionSnapshot, PendingWaitpoint, RenewOutcome, SignalOutcome, Submission, SubmitOutcome,
+    SuspendArgs, SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine::clock::ManualClock;
@@ -183,6 +184,33 @@ impl Transport for Spy {
         message: Option<String>,
     ) -> Result<(), EngineError> {
         self.engine.progress(handle, percent, message).await
+    }
+
+    async fn suspend(
+        &self,
+        handle: &Handle,
+        args: SuspendArgs,
+    ) -> Result<SuspendOutcome, EngineError> {
+        self.engine.suspend(handle, args).await
+    }
+
+    async fn create_waitpoint(
+        &self,
+        handle: &Handle,
+        args: CreateWaitpointArgs,
+    ) -> Result<PendingWaitpoint, EngineError> {
+        self.engine.create_waitpoint(handle, args).await
+    }
+
+    async fn list_waitpoints(
+        &self,
+        id: &ExecutionId,
+    ) -> Result<Vec<WaitpointSnapshot>, EngineError> {
+        self.engine.list_waitpoints(id).await
+    }
+
+    async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
+        self.engine.deliver_signal(args).await
     }
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {

@@ -8,3 +8,4 @@ mod handlers;
 mod http;
 mod leases;
 mod testing;
+mod waits;

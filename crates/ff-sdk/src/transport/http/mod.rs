@@ -16,8 +16,9 @@ use ff_api::{
 };
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, EventFilter, ExecutionSnapshot, RenewOutcome, Submission,
-    SubmitOutcome,
+    ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, EventFilter,
+    ExecutionSnapshot, PendingWaitpoint, RenewOutcome, SignalOutcome, Submission, SubmitOutcome,
+    SuspendArgs, SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
@@ -233,6 +234,29 @@ impl Transport for Http {
             Some(_) => Ok(()),
             None => Err(problem::missing()),
         }
+    }
+
+    async fn suspend(&self, _: &Handle, _: SuspendArgs) -> Result<SuspendOutcome, EngineError> {
+        Err(EngineError::Unavailable { op: "suspend" })
+    }
+
+    async fn create_waitpoint(
+        &self,
+        _: &Handle,
+        _: CreateWaitpointArgs,
+    ) -> Result<PendingWaitpoint, EngineError> {
+        Err(EngineError::Unavailable { op: "create_waitpoint" })
+    }
+
+    async fn list_waitpoints(
+        &self,
+        _: &ExecutionId,
+    ) -> Result<Vec<WaitpointSnapshot>, EngineError> {
+        Err(EngineError::Unavailable { op: "list_waitpoints" })
+    }
+
+    async fn deliver_signal(&self, _: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
+        Err(EngineError::Unavailable { op: "deliver_signal" })
     }
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {
