@@ -39,7 +39,7 @@ pub mod testing;
 pub mod transport;
 mod worker;
 
-pub use client::{Client, Events, Run, Start};
+pub use client::{Client, Events, Frames, Run, Start};
 pub use ctx::Ctx;
 pub use error::Error;
 pub use extract::{Attempt, FromExecution, Input, Payload, State, States, Tags};

@@ -1,11 +1,13 @@
 //! Submits work, waits for it and follows what happens to it.
 
+mod frames;
 #[cfg(feature = "http")]
 mod http;
 mod run;
 mod signal;
 mod start;
 
+pub use frames::Frames;
 pub use run::Run;
 pub use start::Start;
 

@@ -1,11 +1,13 @@
 //! What a handler knows about its execution and can do for it.
 
 mod signal;
+mod step;
+mod stream;
 mod wait;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ff_core::backend::Handle;
 use ff_core::contracts::ClaimedExecution;
@@ -31,6 +33,8 @@ pub(crate) struct Inner {
     pub stop: CancellationToken,
     /// Rung when the lease has been given back and the handler is to be dropped.
     pub put_down: Notify,
+    /// Steps that this attempt has recorded, by name.
+    recorded: Mutex<BTreeMap<String, Arc<[u8]>>>,
 }
 
 impl Ctx {
@@ -40,8 +44,8 @@ impl Ctx {
         states: States,
         stop: CancellationToken,
     ) -> Self {
-        let put_down = Notify::new();
-        Self { inner: Arc::new(Inner { claimed, client, states, stop, put_down }) }
+        let (put_down, recorded) = (Notify::new(), Mutex::default());
+        Self { inner: Arc::new(Inner { claimed, client, states, stop, put_down, recorded }) }
     }
 
     pub(crate) fn inner(&self) -> &Inner {

@@ -9,12 +9,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
-    Event, EventFilter, ExecutionSnapshot, ListWaitpointsArgs, PendingWaitpoint, RenewOutcome,
-    SignalOutcome, Submission, SubmitOutcome, SuspendArgs, SuspendOutcome, WaitpointSnapshot,
+    AppendFramesArgs, CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs,
+    DeliverSignalArgs, Event, EventFilter, ExecutionSnapshot, ListWaitpointsArgs, PendingWaitpoint,
+    ReadStreamArgs, RecordStepOutcome, RenewOutcome, SignalOutcome, SleepOutcome, StreamPage,
+    Submission, SubmitOutcome, SuspendArgs, SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::{StartAt, Subscription};
-use ff_core::engine_backend::{EngineBackend, SuspensionOperations};
+use ff_core::engine_backend::{
+    EngineBackend, StepOperations, StreamOperations, SuspensionOperations,
+};
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
 use ff_core::types::{CancelSource, ExecutionId, TimestampMs};
@@ -73,6 +76,36 @@ impl Transport for Embedded {
         message: Option<String>,
     ) -> Result<(), EngineError> {
         self.0.progress(handle, percent, message).await
+    }
+
+    async fn record_step(
+        &self,
+        handle: &Handle,
+        name: &str,
+        result: Vec<u8>,
+    ) -> Result<RecordStepOutcome, EngineError> {
+        self.0.record_step(handle, name, result).await
+    }
+
+    async fn sleep_step(
+        &self,
+        handle: &Handle,
+        name: &str,
+        duration: Duration,
+    ) -> Result<SleepOutcome, EngineError> {
+        self.0.sleep_step(handle, name, duration).await
+    }
+
+    async fn append_frames(
+        &self,
+        handle: &Handle,
+        args: AppendFramesArgs,
+    ) -> Result<(), EngineError> {
+        self.0.append_frames(handle, args).await.map(drop)
+    }
+
+    async fn read_stream(&self, args: ReadStreamArgs) -> Result<StreamPage, EngineError> {
+        self.0.read_stream(args).await
     }
 
     async fn suspend(

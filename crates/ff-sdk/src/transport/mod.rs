@@ -14,9 +14,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, Event, EventFilter,
-    ExecutionSnapshot, FailArgs, PendingWaitpoint, RenewOutcome, SignalOutcome, Submission,
-    SubmitOutcome, SuspendArgs, SuspendOutcome, WaitpointSnapshot,
+    AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, Event,
+    EventFilter, ExecutionSnapshot, FailArgs, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
+    RenewOutcome, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitOutcome, SuspendArgs,
+    SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
@@ -30,6 +31,11 @@ pub trait Transport: Send + Sync + 'static {
     /// runtime that it was made in.
     fn apart(&self) -> Option<Arc<dyn Transport>> {
         None
+    }
+
+    /// Whether steps can be recorded, so that a handler need not try.
+    fn keeps_steps(&self) -> bool {
+        true
     }
 
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError>;
@@ -47,6 +53,28 @@ pub trait Transport: Send + Sync + 'static {
         percent: Option<u8>,
         message: Option<String>,
     ) -> Result<(), EngineError>;
+
+    async fn record_step(
+        &self,
+        handle: &Handle,
+        name: &str,
+        result: Vec<u8>,
+    ) -> Result<RecordStepOutcome, EngineError>;
+
+    async fn sleep_step(
+        &self,
+        handle: &Handle,
+        name: &str,
+        duration: Duration,
+    ) -> Result<SleepOutcome, EngineError>;
+
+    async fn append_frames(
+        &self,
+        handle: &Handle,
+        args: AppendFramesArgs,
+    ) -> Result<(), EngineError>;
+
+    async fn read_stream(&self, args: ReadStreamArgs) -> Result<StreamPage, EngineError>;
 
     async fn suspend(
         &self,

@@ -9,9 +9,10 @@ use async_trait::async_trait;
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, EventFilter, EventType,
-    ExecutionSnapshot, PendingWaitpoint, RenewOutcome, SignalOutcome, Submission, SubmitOutcome,
-    SuspendArgs, SuspendOutcome, WaitpointSnapshot,
+    AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
+    EventFilter, EventType, ExecutionSnapshot, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
+    RenewOutcome, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitOutcome, SuspendArgs,
+    SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine::clock::ManualClock;
@@ -116,6 +117,7 @@ pub struct Spy {
     pub fail_claims: AtomicUsize,
     pub fail_renewals: AtomicUsize,
     pub fail_reports: AtomicUsize,
+    pub fail_steps: AtomicUsize,
     pub claims: watch::Sender<usize>,
     pub renewals: watch::Sender<usize>,
     pub reports: watch::Sender<Vec<usize>>,
@@ -128,6 +130,7 @@ impl Spy {
             fail_claims: AtomicUsize::new(0),
             fail_renewals: AtomicUsize::new(0),
             fail_reports: AtomicUsize::new(0),
+            fail_steps: AtomicUsize::new(0),
             claims: watch::Sender::new(0),
             renewals: watch::Sender::new(0),
             reports: watch::Sender::new(Vec::new()),
@@ -184,6 +187,39 @@ impl Transport for Spy {
         message: Option<String>,
     ) -> Result<(), EngineError> {
         self.engine.progress(handle, percent, message).await
+    }
+
+    async fn record_step(
+        &self,
+        handle: &Handle,
+        name: &str,
+        result: Vec<u8>,
+    ) -> Result<RecordStepOutcome, EngineError> {
+        match fails(&self.fail_steps) {
+            true => Err(away()),
+            false => self.engine.record_step(handle, name, result).await,
+        }
+    }
+
+    async fn sleep_step(
+        &self,
+        handle: &Handle,
+        name: &str,
+        duration: Duration,
+    ) -> Result<SleepOutcome, EngineError> {
+        self.engine.sleep_step(handle, name, duration).await
+    }
+
+    async fn append_frames(
+        &self,
+        handle: &Handle,
+        args: AppendFramesArgs,
+    ) -> Result<(), EngineError> {
+        self.engine.append_frames(handle, args).await
+    }
+
+    async fn read_stream(&self, args: ReadStreamArgs) -> Result<StreamPage, EngineError> {
+        self.engine.read_stream(args).await
     }
 
     async fn suspend(

@@ -7,5 +7,6 @@ mod faults;
 mod handlers;
 mod http;
 mod leases;
+mod steps;
 mod testing;
 mod waits;

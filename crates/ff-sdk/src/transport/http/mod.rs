@@ -16,9 +16,10 @@ use ff_api::{
 };
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, EventFilter,
-    ExecutionSnapshot, PendingWaitpoint, RenewOutcome, SignalOutcome, Submission, SubmitOutcome,
-    SuspendArgs, SuspendOutcome, WaitpointSnapshot,
+    AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
+    EventFilter, ExecutionSnapshot, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
+    RenewOutcome, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitOutcome, SuspendArgs,
+    SuspendOutcome, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
@@ -183,6 +184,10 @@ impl Transport for Http {
         Some(Arc::new(Self { client, options: self.options.clone() }))
     }
 
+    fn keeps_steps(&self) -> bool {
+        false
+    }
+
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
         let namespace = self.options.namespace.as_ref();
         let executions = items.into_iter().map(|item| wire::submission(item, namespace));
@@ -234,6 +239,32 @@ impl Transport for Http {
             Some(_) => Ok(()),
             None => Err(problem::missing()),
         }
+    }
+
+    async fn record_step(
+        &self,
+        _: &Handle,
+        _: &str,
+        _: Vec<u8>,
+    ) -> Result<RecordStepOutcome, EngineError> {
+        Err(EngineError::Unavailable { op: "record_step" })
+    }
+
+    async fn sleep_step(
+        &self,
+        _: &Handle,
+        _: &str,
+        _: Duration,
+    ) -> Result<SleepOutcome, EngineError> {
+        Err(EngineError::Unavailable { op: "sleep_step" })
+    }
+
+    async fn append_frames(&self, _: &Handle, _: AppendFramesArgs) -> Result<(), EngineError> {
+        Err(EngineError::Unavailable { op: "append_frames" })
+    }
+
+    async fn read_stream(&self, _: ReadStreamArgs) -> Result<StreamPage, EngineError> {
+        Err(EngineError::Unavailable { op: "read_stream" })
     }
 
     async fn suspend(&self, _: &Handle, _: SuspendArgs) -> Result<SuspendOutcome, EngineError> {
