@@ -3,7 +3,12 @@
 use crate::process::cargo;
 
 /// The name of each example and the last line that it prints.
-const EXAMPLES: &[(&str, &str)] = &[("hello", "Hello, Ada!")];
+const EXAMPLES: &[(&str, &str)] = &[
+    ("hello", "Hello, Ada!"),
+    ("checkout", "charge-1 and parcel-7 after 3 attempts, charged once"),
+    ("approval", "\"On leases\" is published, says Ada"),
+    ("agent", "The answer after 3 thoughts: forty-two."),
+];
 
 pub fn check() -> Result<(), String> {
     for (name, last) in EXAMPLES {
