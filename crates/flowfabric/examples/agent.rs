@@ -41,7 +41,7 @@ async fn ask(ctx: Ctx, Input(question): Input<String>) -> Outcome<Answer> {
     let (mut notes, mut tokens) = (Vec::new(), question.split(' ').count());
     loop {
         let number = notes.len() + 1;
-        let thought = ctx.step(&format!("thought-{number}"), || async {
+        let thought = ctx.step(format!("thought-{number}"), || async {
             let thought = think(&question, &notes);
             let (Thought::UseTool(text) | Thought::Answer(text)) = &thought;
             for word in text.split(' ') {
@@ -54,7 +54,7 @@ async fn ask(ctx: Ctx, Input(question): Input<String>) -> Outcome<Answer> {
             Thought::UseTool(arguments) => {
                 tokens += arguments.split(' ').count();
                 let name = format!("tool-{number}");
-                notes.push(ctx.step(&name, || async { Ok(multiply(&arguments)?) }).await?);
+                notes.push(ctx.step(name, || async { Ok(multiply(&arguments)?) }).await?);
             }
         }
         if tokens > TOKENS {

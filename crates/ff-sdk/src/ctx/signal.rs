@@ -22,7 +22,8 @@ impl Ctx {
     /// payload is read as JSON; without one it is `null`.
     ///
     /// A name is waited for once: a handler that asks again is given the same signal again.
-    pub async fn wait_for_signal<T: DeserializeOwned>(&self, name: &str) -> Outcome<T> {
+    pub async fn wait_for_signal<T: DeserializeOwned>(&self, name: impl AsRef<str>) -> Outcome<T> {
+        let name = name.as_ref();
         let args = SuspendArgs::new(ResumeCondition::any_signal(name));
         let signals = self.wait_for(name, args).await?;
         read(name, signals.first())
@@ -31,9 +32,10 @@ impl Ctx {
     /// The same, but not for ever: `None` if nothing came in time.
     pub async fn wait_for_signal_within<T: DeserializeOwned>(
         &self,
-        name: &str,
+        name: impl AsRef<str>,
         time: Duration,
     ) -> Outcome<Option<T>> {
+        let name = name.as_ref();
         let args = SuspendArgs::new(ResumeCondition::any_signal(name));
         let args = args.timeout(time, TimeoutBehavior::AutoResumeWithTimeoutSignal);
         let signals = self.wait_for(name, args).await?;

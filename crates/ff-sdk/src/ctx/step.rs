@@ -24,12 +24,13 @@ impl Ctx {
     ///
     /// If the process dies after the work and before the record, the work is done again: make its
     /// effect idempotent, for example with [`Ctx::id`] and the step's name as a key.
-    pub async fn step<T, F, W>(&self, name: &str, work: F) -> Outcome<T>
+    pub async fn step<T, F, W>(&self, name: impl AsRef<str>, work: F) -> Outcome<T>
     where
         T: Serialize + DeserializeOwned,
         F: FnOnce() -> W,
         W: Future<Output = Outcome<T>>,
     {
+        let name = name.as_ref();
         if let Some(recorded) = self.recorded(name) {
             return read(name, &recorded);
         }
@@ -47,7 +48,8 @@ impl Ctx {
 
     /// Waits without holding anything: the handler is dropped, and begins again when the time has
     /// come. Steps that were done are not done again.
-    pub async fn sleep(&self, name: &str, duration: Duration) -> Outcome<()> {
+    pub async fn sleep(&self, name: impl AsRef<str>, duration: Duration) -> Outcome<()> {
+        let name = name.as_ref();
         if self.slept(name) {
             return Ok(());
         }

@@ -53,8 +53,8 @@ async fn month(ctx: Ctx, State(done): State<Done>, Input(()): Input<()>) -> Outc
     done.sent.fetch_add(1, Ordering::SeqCst);
     for day in 0..30 {
         let charge = || async { Ok(done.charged.fetch_add(1, Ordering::SeqCst)) };
-        ctx.step(&format!("charge-{day}"), charge).await?;
-        ctx.sleep(&format!("night-{day}"), DAY).await?;
+        ctx.step(format!("charge-{day}"), charge).await?;
+        ctx.sleep(format!("night-{day}"), DAY).await?;
     }
     Ok(done.charged.load(Ordering::SeqCst))
 }

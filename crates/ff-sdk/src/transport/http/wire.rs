@@ -91,8 +91,6 @@ pub(super) fn claimed(claimed: WireClaimed) -> Result<ClaimedExecution, EngineEr
         execution_kind: claimed.execution_kind,
         payload: payload.unwrap_or_default().into(),
         payload_encoding: claimed.payload_encoding,
-        // A server does not tell of steps, and refuses to record any.
-        steps: Vec::new(),
         tags: claimed.tags,
         priority: claimed.priority,
         attempt_index: claimed.attempt_index,
