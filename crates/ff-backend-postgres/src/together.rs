@@ -112,7 +112,10 @@ fn text(shape: Shape) -> String {
     }
     match shape.get(Part::Events) {
         Some(alike) => append(&with, &counts, alike, &mut parameters),
-        None => format!("WITH {with} SELECT {}", counts.join(", ")),
+        None => {
+            let counts = counts.join(", ");
+            format!("WITH {with} SELECT {counts}, pg_current_xact_id()::xid::text")
+        }
     }
 }
 

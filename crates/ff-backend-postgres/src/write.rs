@@ -128,12 +128,15 @@ impl Writing<'_> {
             let query = sqlx::query_with(&text, bound.finish()?).persistent(self.keeps);
             let row = query.fetch_one(&mut *self.connection).await;
             let row = row.map_err(|error| store_error(&error))?;
-            for (place, expected) in counts.into_iter().enumerate() {
+            for (place, expected) in counts.iter().enumerate() {
                 let found: i64 = row.try_get(place).map_err(|error| store_error(&error))?;
-                if found != expected {
+                if found != *expected {
                     return Err(StoreError::Conflict(LEFT.to_owned()));
                 }
             }
+            let writer: String =
+                row.try_get(counts.len()).map_err(|error| store_error(&error))?;
+            return Ok(Appended { places: Vec::new(), writer: Some(writer.into()) });
         }
         Ok(Appended { places: Vec::new(), writer: None })
     }

@@ -19,6 +19,7 @@ use ff_core::types::{
 use uuid::Uuid;
 
 use super::step::Step;
+use super::stream::StreamStep;
 
 /// Few ids, lanes and keys, so that calls meet each other.
 const IDS: u64 = 8;
@@ -27,7 +28,7 @@ const KEYS: [&str; 2] = ["key-a", "key-b"];
 
 pub struct Sequence {
     seed: u64,
-    rng: Rng,
+    pub(super) rng: Rng,
     clock: Arc<ManualClock>,
     /// Every handle ever granted: most of them are stale, which is the point.
     handles: Vec<Handle>,
@@ -62,7 +63,8 @@ impl Sequence {
             20..38 => Step::Claim(self.claim()),
             38..66 => self.holder(),
             66..86 => self.operator(),
-            86..90 => self.lane(),
+            86..88 => self.lane(),
+            88..90 => Step::Stream(self.worker()),
             _ => self.read(),
         }
     }
@@ -77,6 +79,7 @@ impl Sequence {
             steps.push(Step::Explain(id.clone()));
             steps.push(Step::History(id.clone(), 0, 1_000));
             steps.push(Step::Payload(id.clone()));
+            steps.extend(StreamStep::everything(&id).into_iter().map(Step::Stream));
             steps.push(Step::Result(id));
         }
         steps
@@ -96,17 +99,17 @@ impl Sequence {
         LaneId::new(format!("model-{}-{at}", self.seed))
     }
 
-    fn any_lane(&mut self) -> LaneId {
+    pub(super) fn any_lane(&mut self) -> LaneId {
         let at = self.rng.u64(..LANES);
         self.lane_id(at)
     }
 
-    fn some<T>(&mut self, percent: u32, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+    pub(super) fn some<T>(&mut self, percent: u32, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
         (self.rng.u32(..100) < percent).then(|| draw(self))
     }
 
     /// A wait that the clock's usual steps straddle; zero now and then.
-    fn wait(&mut self) -> Duration {
+    pub(super) fn wait(&mut self) -> Duration {
         let waits = [0, 1, 400, 1_000, 5_000, 30_000];
         Duration::from_millis(waits[self.rng.usize(..waits.len())])
     }
@@ -167,6 +170,8 @@ impl Sequence {
             self.some(25, |own| own.wait().as_millis() as u64);
         policy.timeout_policy.execution_deadline_ms = self.some(10, |_| 60_000);
         policy.max_replay_count = self.some(50, |own| own.rng.u32(..2));
+        policy.stream_policy.max_frames = self.rng.u64(1..12);
+        policy.stream_policy.max_early_frames = self.rng.u64(..4);
         if self.rng.u32(..5) == 0 {
             policy.routing_requirements.required_capabilities = ["gpu".to_owned()].into();
         }
@@ -224,7 +229,7 @@ impl Sequence {
             _ => self.rng.usize(..newest),
         };
         let handle = self.handles[self.handles.len() - 1 - back].clone();
-        match self.rng.u32(..12) {
+        match self.rng.u32(..20) {
             0..3 => {
                 let result = self.some(70, |own| vec![9; own.rng.usize(..3)]);
                 Step::Complete(handle, result)
@@ -236,7 +241,8 @@ impl Sequence {
                 Step::Progress(handle, percent, self.some(50, |_| "going".into()))
             }
             9 => Step::Cancel(handle, "enough".into()),
-            _ => Step::Delay(handle, self.wait()),
+            10..12 => Step::Delay(handle, self.wait()),
+            _ => Step::Stream(self.says(handle)),
         }
     }
 
@@ -307,7 +313,8 @@ impl Sequence {
 
     fn read(&mut self) -> Step {
         let id = self.id();
-        match self.rng.u32(..8) {
+        match self.rng.u32(..10) {
+            8.. => Step::Stream(self.listens(id)),
             0..2 => Step::Describe(id),
             2 => Step::Explain(id),
             3 => Step::History(id, self.rng.u64(..3), self.rng.usize(1..4)),

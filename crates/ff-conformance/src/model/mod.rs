@@ -8,6 +8,7 @@
 
 mod generate;
 mod step;
+mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,6 +12,8 @@ use ff_core::contracts::{
 use ff_core::engine_backend::EngineBackend;
 use ff_core::types::{ExecutionId, LaneId, Namespace};
 
+use super::stream::StreamStep;
+
 #[derive(Clone, Debug)]
 pub enum Step {
     Submit(Vec<Submission>),
@@ -39,6 +41,7 @@ pub enum Step {
     List(ListExecutionsArgs),
     Counts(Vec<Namespace>),
     Lanes(Vec<LaneId>),
+    Stream(StreamStep),
 }
 
 impl Step {
@@ -50,6 +53,7 @@ impl Step {
             return (text(on, &claimed), handles);
         }
         let answer = match self {
+            Self::Stream(step) => step.run(on).await,
             Self::Describe(_)
             | Self::Explain(_)
             | Self::History(..)
