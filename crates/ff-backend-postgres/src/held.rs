@@ -21,11 +21,14 @@ pub(crate) struct Held(Mutex<Rows>);
 #[derive(Default)]
 struct Rows {
     rows: HashMap<ExecutionKey, HeldRow>,
-    /// In the order in which they came, so that the oldest make room.
-    order: VecDeque<ExecutionKey>,
+    /// In the order in which they came, so that the oldest make room, each with its number: a row
+    /// that has come again since is not meant.
+    order: VecDeque<(ExecutionKey, u64)>,
+    next: u64,
 }
 
 struct HeldRow {
+    number: u64,
     row: ExecutionRow,
     attempt: AttemptRow,
     writer: Arc<str>,
@@ -72,10 +75,14 @@ impl Rows {
         // Nobody who finds the row here needs its payload.
         let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row.clone() };
         let (attempt, writer) = (attempt.clone(), writer.clone());
-        self.order.push_back(row.key);
-        self.rows.insert(row.key, HeldRow { row, attempt, writer });
+        self.next += 1;
+        let number = self.next;
+        self.order.push_back((row.key, number));
+        self.rows.insert(row.key, HeldRow { number, row, attempt, writer });
         while self.order.len() > MOST_ROWS {
-            if let Some(oldest) = self.order.pop_front() {
+            if let Some((oldest, number)) = self.order.pop_front()
+                && self.rows.get(&oldest).is_some_and(|held| held.number == number)
+            {
                 self.rows.remove(&oldest);
             }
         }

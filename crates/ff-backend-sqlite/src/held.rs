@@ -18,13 +18,16 @@ const MOST_ROWS: usize = 16 * 1024;
 #[derive(Default)]
 pub(crate) struct Held {
     rows: HashMap<ExecutionKey, HeldRow>,
-    /// In the order in which they came, so that the oldest make room.
-    order: VecDeque<ExecutionKey>,
+    /// In the order in which they came, so that the oldest make room, each with its number: a row
+    /// that has come again since is not meant.
+    order: VecDeque<(ExecutionKey, u64)>,
+    next: u64,
     /// What SQLite called the state of the database when these rows were true.
     data_version: i64,
 }
 
 struct HeldRow {
+    number: u64,
     row: ExecutionRow,
     /// Absent: there is no row for the current attempt.
     attempt: Option<AttemptRow>,
@@ -92,12 +95,16 @@ impl Held {
 
     fn keep(&mut self, row: ExecutionRow, attempt: Option<AttemptRow>, places: &Places) {
         let Some(place) = places.get(&row.key.id).copied() else { return };
-        self.order.push_back(row.key);
+        self.next += 1;
+        let number = self.next;
+        self.order.push_back((row.key, number));
         // Nobody who finds the row here needs its payload.
         let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row };
-        self.rows.insert(row.key, HeldRow { row, attempt, place });
+        self.rows.insert(row.key, HeldRow { number, row, attempt, place });
         while self.order.len() > MOST_ROWS {
-            if let Some(oldest) = self.order.pop_front() {
+            if let Some((oldest, number)) = self.order.pop_front()
+                && self.rows.get(&oldest).is_some_and(|held| held.number == number)
+            {
                 self.rows.remove(&oldest);
             }
         }
