@@ -134,8 +134,7 @@ impl Writing<'_> {
                     return Err(StoreError::Conflict(LEFT.to_owned()));
                 }
             }
-            let writer: String =
-                row.try_get(counts.len()).map_err(|error| store_error(&error))?;
+            let writer: String = row.try_get(counts.len()).map_err(|error| store_error(&error))?;
             return Ok(Appended { places: Vec::new(), writer: Some(writer.into()) });
         }
         Ok(Appended { places: Vec::new(), writer: None })

@@ -9,5 +9,6 @@ mod engines;
 mod migrations;
 mod model;
 mod records;
+mod steps;
 mod subscribers;
 mod transactional;
