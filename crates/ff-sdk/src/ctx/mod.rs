@@ -1,5 +1,6 @@
 //! What a handler knows about its execution and can do for it.
 
+mod child;
 mod signal;
 mod step;
 mod stream;

@@ -28,8 +28,8 @@ const LONGEST_RETRY: Duration = Duration::from_secs(5);
 const TOO_SOON: Duration = Duration::from_millis(5);
 /// How long a shutdown waits for a claim that may just be being committed.
 const LAST_CLAIM: Duration = Duration::from_millis(100);
-/// How often others that are about to end are given the chance to before anything is told.
-const GATHER: usize = 2;
+/// Handlers that were started this recently may be about to end with those that have.
+const TOGETHER: Duration = Duration::from_micros(200);
 
 type Claiming = Pin<Box<dyn Future<Output = Claimed> + Send>>;
 type Claimed = (Instant, Result<Vec<ClaimedExecution>, EngineError>);
@@ -43,6 +43,8 @@ pub(super) struct Driver {
     reporting: Reporting,
     /// Handlers that have not ended yet.
     running: usize,
+    /// When the last of them were started.
+    started_at: Instant,
     next_ticket: u64,
     claim_failures: u32,
     /// What is stopped from here on is put back.
@@ -69,6 +71,7 @@ impl Driver {
             ends,
             reporting,
             running: 0,
+            started_at: Instant::now(),
             next_ticket: 0,
             claim_failures: 0,
             put_back: false,
@@ -94,7 +97,11 @@ impl Driver {
                     claiming = None;
                     self.claimed(claimed);
                 }
-                _ = self.ends.recv_many(&mut ended, limits::CLAIM_BATCH) => {
+                // One report at a time: what ends while it is under way goes with the next one, and
+                // so do those that the claim behind it has brought.
+                _ = self.ends.recv_many(&mut ended, limits::CLAIM_BATCH),
+                    if !self.reporting.is_sending() =>
+                {
                     self.gather(&mut ended).await;
                     self.tell(&mut ended);
                 }
@@ -156,6 +163,7 @@ impl Driver {
         // Kept before any handler runs, and in one go.
         self.leases.add(leases.into_iter());
         self.running += contexts.len();
+        self.started_at = Instant::now();
         for (ticket, ctx) in contexts {
             let (setup, ended) = (self.setup.clone(), self.ended.clone());
             tokio::spawn(async move {
@@ -166,16 +174,16 @@ impl Driver {
         }
     }
 
-    /// Handlers that were started together often end together: those that are ready to run do so
-    /// before anything is told.
+    /// Handlers that were started together often end together: those that are about to do so
+    /// before anything is told. Handlers that take long are not waited for.
     async fn gather(&mut self, ended: &mut Vec<Ended>) {
-        for _ in 0..GATHER {
-            if ended.len() >= self.running {
-                return;
-            }
+        while ended.len() < self.running {
             tokio::task::yield_now().await;
             while let Ok(another) = self.ends.try_recv() {
                 ended.push(another);
+            }
+            if self.started_at.elapsed() > TOGETHER {
+                return;
             }
         }
     }

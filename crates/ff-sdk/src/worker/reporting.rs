@@ -35,6 +35,8 @@ pub(crate) struct Reporting {
     leases: Arc<Leases>,
     under_way: Vec<Pin<Box<dyn Future<Output = Sent> + Send>>>,
     again: usize,
+    /// How many of those under way tell something for the first time.
+    first: usize,
 }
 
 impl Told {
@@ -45,11 +47,16 @@ impl Told {
 
 impl Reporting {
     pub fn new(transport: Arc<dyn Transport>, clock: Arc<dyn Clock>, leases: Arc<Leases>) -> Self {
-        Self { transport, clock, leases, under_way: Vec::new(), again: 0 }
+        Self { transport, clock, leases, under_way: Vec::new(), again: 0, first: 0 }
     }
 
     pub fn is_idle(&self) -> bool {
         self.under_way.is_empty()
+    }
+
+    /// Whether something is being told for the first time.
+    pub fn is_sending(&self) -> bool {
+        self.first > 0
     }
 
     /// How many attempts the engine could not be told of yet.
@@ -61,6 +68,7 @@ impl Reporting {
         if told.is_empty() {
             return;
         }
+        self.first += usize::from(told[0].tries == 0);
         let (transport, clock) = (self.transport.clone(), self.clock.clone());
         self.under_way.push(Box::pin(async move {
             if let Some(tries) = told[0].tries.checked_sub(1) {
@@ -82,6 +90,8 @@ impl Reporting {
             self.under_way.retain_mut(|sending| match sending.as_mut().poll(context) {
                 Poll::Pending => true,
                 Poll::Ready(outcomes) => {
+                    let first = |(told, _): &(Told, _)| told.tries == 0;
+                    self.first -= usize::from(outcomes.first().is_some_and(first));
                     sent.extend(outcomes);
                     false
                 }

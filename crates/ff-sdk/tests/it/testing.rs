@@ -14,7 +14,7 @@ const BROKEN: Task<(), ()> = Task::new("broken").retry(Retry::never());
 async fn parent(ctx: Ctx, Input(count): Input<u32>) -> Outcome<u32> {
     let mut sum = 0;
     for number in 0..count {
-        sum += ctx.client().start(CHILD, &number).await?.result().await?;
+        sum += ctx.spawn(format!("child-{number}"), CHILD, &number).await?.result().await?;
     }
     Ok(sum)
 }
