@@ -279,7 +279,7 @@ impl Loader<'_> {
                     found.classes.entry(word(1)?).or_default().push((word(2)?, word(3)?));
                 }
                 place => {
-                    let read = Reader::from(&column, self.words, 6).execution_with_payload();
+                    let read = Reader::from(&column, self.words, 7).execution_with_payload();
                     let Some(row) = readable(read)? else {
                         found.unreadable += 1;
                         continue;

@@ -47,6 +47,7 @@ const LANE: Columns = &[
     ("paused_reason", "text"),
     ("paused_by", "text"),
     ("paused_at_ms", "int8"),
+    ("limited", "bool"),
 ];
 
 const GROUP_KEY: Columns =

@@ -82,7 +82,7 @@ fn claim(outlined: bool) -> String {
         "SELECT -1::int8, {}, {nothing} \
          FROM ff_lane AS r LEFT JOIN ff_exec_core AS n ON false WHERE r.lane_id = ANY($6) \
          {classes} UNION ALL \
-         SELECT s.scan, NULL, NULL, NULL, NULL, NULL, {execution} \
+         SELECT s.scan, NULL, NULL, NULL, NULL, NULL, NULL, {execution} \
          FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
          WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
          LATERAL (SELECT * FROM ff_exec_core AS e WHERE {CLAIMABLE} \
@@ -112,7 +112,7 @@ fn classes(nothing: &str) -> String {
     let (first, more) = (next(""), next(&format!("AND {class_of} > c.class")));
     format!(
         "UNION ALL \
-         SELECT 0, l.lane, c.namespace, c.required_capabilities, NULL, NULL, {nothing} \
+         SELECT 0, l.lane, c.namespace, c.required_capabilities, NULL, NULL, NULL, {nothing} \
          FROM unnest($7::text[]) AS l(lane) CROSS JOIN LATERAL (WITH RECURSIVE class AS ( \
              {first} UNION ALL SELECT n.* FROM class AS c, LATERAL {more} AS n \
            ) SELECT * FROM class) AS c LEFT JOIN ff_exec_core AS n ON false"

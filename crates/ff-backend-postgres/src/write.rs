@@ -250,7 +250,8 @@ impl Writing<'_> {
                 .bind(column(&rows, |row| row.state.word()))
                 .bind(column(&rows, |row| row.paused_reason.as_deref()))
                 .bind(column(&rows, |row| row.paused_by.as_deref()))
-                .bind(column(&rows, |row| ms(row.paused_at)));
+                .bind(column(&rows, |row| ms(row.paused_at)))
+                .bind(column(&rows, |row| row.limited));
             self.run(query).await?;
         }
         Ok(())

@@ -19,7 +19,8 @@ pub(crate) const ATTEMPT: &str = "attempt_index, attempt_type, lease_epoch, work
 pub(crate) const FLOW: &str = "flow_id, partition_key, namespace, graph_revision, \
     public_flow_state, created_at_ms, terminal_at_ms, raw_fields";
 
-pub(crate) const LANE: &str = "lane_id, lane_state, paused_reason, paused_by, paused_at_ms";
+pub(crate) const LANE: &str =
+    "lane_id, lane_state, paused_reason, paused_by, paused_at_ms, limited";
 
 /// As they are read; there is one shard.
 pub(crate) const EVENT: &str = "seq, at_ms, event_type, namespace, lane_id, execution_kind, \

@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (4, include_str!("sql/suspension.sql")),
     (5, include_str!("sql/streams.sql")),
     (8, include_str!("sql/tokens.sql")),
+    (6, include_str!("sql/limit.sql")),
 ];
 
 fn known() -> i64 {

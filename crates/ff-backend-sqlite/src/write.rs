@@ -222,7 +222,7 @@ impl Writing<'_> {
             };
             let sql = format!(
                 "{verb} INTO ff_lane (lane_id, lane_state, paused_reason, paused_by, \
-                 paused_at_ms) VALUES (?1, ?2, ?3, ?4, ?5)"
+                 paused_at_ms, limited) VALUES (?1, ?2, ?3, ?4, ?5, ?6)"
             );
             self.run(
                 &sql,
@@ -231,7 +231,8 @@ impl Writing<'_> {
                     row.state.word(),
                     row.paused_reason.as_deref(),
                     row.paused_by.as_deref(),
-                    ms(row.paused_at)
+                    ms(row.paused_at),
+                    row.limited
                 ],
             )?;
         }

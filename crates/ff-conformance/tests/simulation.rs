@@ -45,6 +45,7 @@ fn every_seed_keeps_every_promise() {
         ("revoked leases", total.revocations),
         ("cancellations", total.cancels),
         ("replays", total.replays),
+        ("waits for limits", total.limited),
     ] {
         assert!(count * 10 >= seeds, "only {count} {what} in {seeds} runs");
     }

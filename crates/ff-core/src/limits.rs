@@ -21,6 +21,15 @@ pub const PROGRESS_MESSAGE_BYTES: usize = 4096;
 /// How many scopes or namespaces a token names.
 pub const TOKEN_WORDS: usize = 64;
 pub const POLICY_BYTES: usize = 16 * 1024;
+pub const BUDGETS_PER_EXECUTION: usize = 8;
+pub const BUDGET_DIMENSIONS: usize = 32;
+pub const DIMENSION_BYTES: usize = 64;
+/// Small enough that sums of amounts stay far from what a number can hold.
+pub const AMOUNT_MAX: u64 = 1 << 53;
+pub const RATE_MAX: usize = 1_000_000;
+pub const RATE_WINDOW_MAX_MS: usize = 31 * 24 * 60 * 60 * 1000;
+pub const QUOTA_WEIGHTS: usize = 1_000;
+pub const WEIGHT_MAX: usize = 1_000;
 pub const PRIORITY_MIN: i32 = 0;
 pub const PRIORITY_MAX: i32 = 9000;
 pub const LEASE_TTL_MAX_MS: u32 = 24 * 60 * 60 * 1000;

@@ -18,16 +18,22 @@ pub enum Mutant {
     ExpiryByNodeClock,
     /// A suspension does not look at what was signalled before it.
     SignalLost,
+    /// An expired lease keeps its permits of quotas.
+    PermitLeaked,
+    /// A claim looks only at what a budget has used, and not at what others have reserved.
+    BudgetOverspent,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
         Self::StaleRescue,
         Self::ExpiryByNodeClock,
         Self::SignalLost,
+        Self::PermitLeaked,
+        Self::BudgetOverspent,
     ];
 }
 

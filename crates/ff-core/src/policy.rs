@@ -1,6 +1,6 @@
 //! What an execution was promised at submission: retries, timeouts, replays, routing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,12 @@ pub struct ExecutionPolicy {
     /// Left out where it is the default, so that it costs nothing to those who stream nothing.
     #[serde(skip_serializing_if = "StreamPolicy::is_default")]
     pub stream_policy: StreamPolicy,
+    /// Budgets of the execution's namespace that it is charged to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub budget_ids: Vec<String>,
+    /// What one attempt is expected to use, by dimension; absent parts are as the budget says.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub budget_estimate: BTreeMap<String, u64>,
 }
 
 pub const DEFAULT_IDEMPOTENCY_TTL_MS: u64 = 24 * 60 * 60 * 1000;

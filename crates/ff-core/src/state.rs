@@ -117,6 +117,7 @@ pub enum BlockingReason {
     WaitingForCallback,
     WaitingForToolResult,
     WaitingForBudget,
+    WaitingForQuota,
     PausedByOperator,
     PausedByPolicy,
     PausedByFlowCancel,

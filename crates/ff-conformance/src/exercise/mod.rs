@@ -1,6 +1,7 @@
 //! What every backend must do. Each exercise gets a fresh backend on a clock that stands still
 //! until the exercise moves it, so nothing here sleeps and nothing depends on the host's speed.
 
+mod budget;
 mod bytes;
 mod claim;
 mod complete;
@@ -16,6 +17,7 @@ mod lease;
 mod limits;
 mod namespaces;
 mod operator;
+mod quota;
 mod read;
 mod retention;
 mod signal;
@@ -69,6 +71,7 @@ macro_rules! exercises {
 pub fn all() -> Vec<Exercise> {
     let mut all = executions_and_waits();
     all.extend(steps_streams_and_workers());
+    all.extend(budgets_and_quotas());
     all
 }
 
@@ -84,6 +87,21 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
         }
         stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
         worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
+    }
+}
+
+fn budgets_and_quotas() -> Vec<Exercise> {
+    exercises! {
+        quota {
+            window_edges, rate_limited_work_says_so, every_ending_gives_back, never_above_the_cap,
+            blocked_work_is_in_nobodys_way, waiting_claims_hear_of_room, declared_anew,
+            over_all_lanes, fair_shares, refusals,
+        }
+        budget {
+            never_overspent, settled_and_refunded, reports, periods, refunds_wake,
+            suspended_for_approval, pending_is_cancelled, scopes, own_estimates, refusals,
+            namespaces,
+        }
     }
 }
 

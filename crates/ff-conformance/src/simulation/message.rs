@@ -7,7 +7,8 @@ use fastrand::Rng;
 use ff_core::backend::{CapabilitySet, Handle};
 use ff_core::contracts::{
     CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, FailureClass, RenewOutcome,
-    ReplayExecutionArgs, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, SubmitOutcome,
+    ReplayExecutionArgs, ReportUsageArgs, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult,
+    SubmitOutcome, UsageOutcome,
 };
 use ff_core::engine::prepare_submission;
 use ff_core::limits::Limits;
@@ -16,16 +17,18 @@ use ff_core::operations::execution::{
     CancelExecution, CancelHeld, ChangePriority, Claim, Claimed, Complete, CreateExecution, Delay,
     Fail, Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
 };
+use ff_core::operations::limit::ReportUsage;
 use ff_core::operations::timer::Sweep;
 use ff_core::state::{LifecyclePhase, PublicState};
 use ff_core::store::{Job, Reply};
 use ff_core::types::{
-    CancelSource, ExecutionKey, LaneId, Namespace, TimestampMs, WorkerInstanceId,
+    BudgetId, CancelSource, ExecutionKey, LaneId, Namespace, TimestampMs, WorkerInstanceId,
 };
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::history::Plan;
+use super::limits::{BUDGET, DIMENSION};
 
 /// The namespace of everything in a run.
 pub(super) const NAMESPACE: &str = "sim";
@@ -49,6 +52,7 @@ pub(super) enum Verb {
     Fail { handle: Handle, class: FailureClass },
     Delay { handle: Handle, delay: Duration },
     GiveUp(Handle),
+    Report { handle: Handle, amount: u64, dedup_key: String },
     Cancel(ExecutionKey),
     Replay(ExecutionKey),
     ChangePriority(ExecutionKey, i32),
@@ -134,6 +138,14 @@ impl Verb {
             }
             Self::Delay { handle, delay } => job(Delay { handle, delay }, done),
             Self::GiveUp(handle) => job(CancelHeld { handle, reason: "gives up".into() }, done),
+            Self::Report { handle, amount, dedup_key } => {
+                let args = ReportUsageArgs {
+                    budget_id: BudgetId::new(BUDGET),
+                    amounts: [(DIMENSION.to_owned(), amount)].into(),
+                    dedup_key: Some(dedup_key),
+                };
+                job(ReportUsage { handle, args }, |outcome| reported(&outcome))
+            }
             Self::Cancel(key) => job(CancelExecution { args: cancel(key) }, done),
             Self::Replay(key) => {
                 let args = ReplayExecutionArgs { execution_id: key.execution_id(), now };
@@ -187,6 +199,7 @@ fn claim(wanted: Wanted, rng: &mut Rng) -> Claim {
         worker_instance_id: wanted.worker,
         lease_ttl_ms: wanted.lease_ttl_ms,
         max: wanted.max,
+        view: 0,
         claim_id: Uuid::from_u128(rng.u128(..)),
     }
 }
@@ -202,6 +215,14 @@ fn renewed(outcomes: Vec<RenewOutcome>) -> Answer {
         RenewOutcome::Lost(_) => None,
     };
     Answer::Renewed(outcomes.into_iter().map(until).collect())
+}
+
+fn reported(outcome: &UsageOutcome) -> Answer {
+    match outcome {
+        UsageOutcome::Applied | UsageOutcome::SoftBreach { .. } => Answer::Done,
+        UsageOutcome::AlreadyApplied => Answer::Unneeded,
+        UsageOutcome::HardBreach { .. } => Answer::Refused("hard_breach"),
+    }
 }
 
 fn revoked(result: RevokeLeaseResult) -> Answer {

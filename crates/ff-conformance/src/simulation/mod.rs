@@ -11,6 +11,7 @@ mod bus;
 mod checker;
 mod client;
 mod history;
+mod limits;
 mod message;
 mod server;
 mod worker;
@@ -27,6 +28,7 @@ use ff_core::types::ExecutionKey;
 
 use bus::{Bus, Event};
 use history::History;
+use limits::Declared;
 use server::{Node, Overdue};
 use worker::Worker;
 
@@ -86,6 +88,8 @@ pub struct Report {
     pub revocations: u64,
     pub cancels: u64,
     pub replays: u64,
+    /// Executions that had to wait for a limit.
+    pub limited: u64,
     /// Equal for equal logs.
     pub digest: u64,
 }
@@ -114,6 +118,7 @@ impl Report {
         self.revocations += other.revocations;
         self.cancels += other.cancels;
         self.replays += other.replays;
+        self.limited += other.limited;
         self.digest ^= other.digest;
     }
 
@@ -126,6 +131,7 @@ impl Report {
                 EventType::LeaseRevoked => self.revocations += 1,
                 EventType::Cancelled => self.cancels += 1,
                 EventType::Replayed => self.replays += 1,
+                EventType::Limited => self.limited += 1,
                 _ => {}
             }
             let facts = [event.seq, event.version, event.lease_epoch, event.at.0.cast_unsigned()];
@@ -177,6 +183,7 @@ pub fn run(seed: u64, config: &Config) -> Result<Report, Violation> {
     let outcome = simulation.play();
     let tables = simulation.store.dump();
     let outcome = outcome.and_then(|()| checker::check(&simulation.history, &tables));
+    let outcome = outcome.and_then(|()| simulation.check_rates(&tables));
     outcome.map_err(|found| describe(seed, found, &tables))?;
     let mut report = simulation.report;
     report.count_events(&tables);
@@ -210,6 +217,7 @@ struct Simulation {
     workers: Vec<Worker>,
     history: History,
     report: Report,
+    declared: Declared,
     /// Faults happen until the run is asked to come to an end.
     faulty: bool,
 }
@@ -230,10 +238,12 @@ impl Simulation {
             history: History::default(),
             report: Report::default(),
             overdue: BTreeSet::new(),
+            declared: Declared::default(),
             faulty: true,
             config: config.clone(),
             rng,
         };
+        simulation.declare_limits();
         simulation.plan_submissions();
         for node in 0..config.servers {
             simulation.bus.after(0, Event::Sweep(node));

@@ -140,6 +140,7 @@ impl Simulation {
         }
         let mut answers = self.collect(&ops, waiting, kept);
         if kept {
+            self.check_limits()?;
             self.witness(&answers, head)?;
         }
         match fate {

@@ -105,6 +105,7 @@ impl Simulation {
         } else {
             self.claim_more(index);
             self.renew(index);
+            self.report_usage(index);
             self.end_tasks(index);
         }
     }
@@ -151,6 +152,20 @@ impl Simulation {
             let op = self.history.invoke(worker.actor(), Verb::Renew(handles));
             self.send(op);
         }
+    }
+
+    /// Now and then a task says what it has used, more than it was expected to or less.
+    fn report_usage(&mut self, index: usize) {
+        let worker = &self.workers[index];
+        if self.declared.hard.is_none() || worker.tasks.is_empty() || self.rng.u32(0..4) > 0 {
+            return;
+        }
+        let task = &worker.tasks[self.rng.usize(0..worker.tasks.len())];
+        let handle = task.handle.clone();
+        let (amount, dedup_key) = (self.rng.u64(0..25), self.rng.u64(..).to_string());
+        let verb = Verb::Report { handle, amount, dedup_key };
+        let op = self.history.invoke(worker.actor(), verb);
+        self.send(op);
     }
 
     fn end_tasks(&mut self, index: usize) {

@@ -64,6 +64,16 @@ event_types! {
     WorkerLost = "worker_lost";
     TokenCreated = "token_created";
     TokenRevoked = "token_revoked";
+    /// A budget or a quota has no room for it: it waits.
+    Limited = "limited";
+    /// Somebody lets it go on that its budget had suspended.
+    Approved = "approved";
+    BudgetAttached = "budget_attached";
+    LimitDeclared = "limit_declared";
+    BudgetBreached = "budget_breached";
+    BudgetSoftBreached = "budget_soft_breached";
+    BudgetReset = "budget_reset";
+    BudgetReleased = "budget_released";
 }
 
 impl EventType {

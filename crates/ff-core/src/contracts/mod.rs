@@ -2,6 +2,7 @@
 
 mod base64;
 mod event;
+mod limit;
 mod operator;
 mod read;
 mod signal;
@@ -14,6 +15,11 @@ mod worker;
 mod worker_registry;
 
 pub use event::{Event, EventFilter, EventType};
+pub use limit::{
+    Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,
+    DimensionUsage, PutBudgetArgs, PutQuotaArgs, QuotaKey, QuotaSnapshot, QuotaUsage, RateLimit,
+    ReportUsageArgs, UsageOutcome,
+};
 pub use operator::{
     CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
     ChangePriorityArgs, ChangePriorityResult, PauseLaneArgs, ReplayExecutionArgs,

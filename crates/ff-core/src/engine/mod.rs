@@ -9,6 +9,7 @@ mod sweeper;
 
 pub use batcher::{Pumping, Shared, pump, pump_shared};
 pub use cursor::Cursor;
+pub(crate) use prepare::{check_amounts, check_budget, check_quota, check_report, limit_namespace};
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
 pub(crate) use prepare::{
     check_step_name, check_step_result, prepare_append, prepare_register, worker_key,
@@ -18,7 +19,7 @@ pub use prepare::{prepare_create, prepare_submission, prepare_submit};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,6 +29,7 @@ use crate::engine_error::{EngineError, StoreError};
 use crate::limits::{self, Limits};
 use crate::operations::Operation;
 use crate::operations::execution::{Claim, Claimed, Grant};
+use crate::operations::limit::gate::VIEW;
 use crate::operations::timer::{Announce, Retain, Retention, Sweep};
 use crate::store::{ClaimWaiter, Job, Query, Rows, Store};
 use crate::token::{Keyring, WaitpointSecrets};
@@ -51,6 +53,8 @@ pub struct Engine {
     keyring: Keyring,
     /// Closes with the engine, which ends its sweeper.
     alive: watch::Sender<()>,
+    /// A claim has met limits.
+    limited: AtomicBool,
 }
 
 /// The receiving end of an engine's queue, for whoever runs [`pump`].
@@ -71,7 +75,8 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, config: EngineConfig) -> (Self, Queue) {
         let (queue, waiting) = mpsc::channel(config.limits.queue);
         let keyring = Keyring::new(&config.waitpoint_secrets);
-        (Self { store, queue, config, keyring, alive: watch::Sender::new(()) }, waiting)
+        let (alive, limited) = (watch::Sender::new(()), AtomicBool::new(false));
+        (Self { store, queue, config, keyring, alive, limited }, waiting)
     }
 
     /// An engine whose queue is pumped by a task, with its own sweeper.
@@ -148,12 +153,16 @@ impl Engine {
         let deadline = Instant::now() + wait.min(limits::HORIZON);
         let mut looks = 0;
         loop {
-            let operation = claim();
+            let operation = self.widened(claim());
             let waiter = self.store.listen().wait_for_work(&operation.lanes);
             let mut claimed = self.run_watched(scope, operation, Some(waiter.served())).await?;
+            if claimed.limited {
+                self.limited.store(true, Ordering::Relaxed);
+            }
             // What others have in hand may come free, but not for ever.
             looks += 1;
-            let look_again = claimed.look_again && looks < LOOKS;
+            let passed = claimed.look_again && claimed.passed_over;
+            let look_again = passed || (claimed.look_again && looks < LOOKS);
             let waits = Instant::now() < deadline && !wait.is_zero();
             if claimed.grants.is_empty() && !look_again && waits {
                 looks = 0;
@@ -169,11 +178,21 @@ impl Engine {
                 waiter.satisfied();
                 return Ok(claimed.grants);
             }
-            if look_again {
+            if passed {
+                looks = 0;
+            } else if look_again {
                 tokio::time::sleep(LOOK_AGAIN * (looks - 1)).await;
             } else if !waits {
                 return Ok(claimed.grants);
             }
+        }
+    }
+
+    /// Claims look further where limits are in use, because some of what they see must wait.
+    fn widened(&self, claim: Claim) -> Claim {
+        match self.limited.load(Ordering::Relaxed) {
+            true => Claim { view: claim.max + VIEW, ..claim },
+            false => claim,
         }
     }
 

@@ -14,6 +14,9 @@ pub use step::StepOperations;
 pub use stream::StreamOperations;
 pub use token::TokenOperations;
 pub use worker::WorkerOperations;
+mod limit;
+
+pub use limit::LimitOperations;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +46,7 @@ use crate::operations::execution::{
     Renew, ReplayExecution, Reschedule, RevokeLease, SetTags,
 };
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
-use crate::rows::{Blob, ExecutionRow, FlowKey, StepRow, WorkerRow, tags, values};
+use crate::rows::{Blob, ExecutionRow, FlowKey, LaneRow, StepRow, WorkerRow, tags, values};
 use crate::state::{LifecyclePhase, PublicState};
 use crate::store::{ListQuery, Query, Rows, Scan};
 use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
@@ -276,6 +279,9 @@ pub trait EngineBackend: Send + Sync + 'static {
         let rows = self.engine().query(Query::Execution(id.key())).await?;
         let row = visible(self.scope(), &rows);
         let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+        if let Some(wait) = views::waits_for_limit(row) {
+            return limit::explain(self.engine(), row, wait).await;
+        }
         if let Some(waiting) = suspension::explain(self.engine(), row).await? {
             return Ok(waiting);
         }
@@ -347,7 +353,10 @@ pub trait EngineBackend: Send + Sync + 'static {
     /// Every lane, or those that the caller's namespace has executions in.
     async fn list_lanes(&self) -> Result<Vec<LaneSnapshot>, EngineError> {
         let rows = self.engine().query(Query::Lanes).await?;
-        let mut lanes: Vec<_> = rows.lanes.iter().map(views::lane).collect();
+        let mut lanes: Vec<_> = {
+            let named = rows.lanes.iter().filter(|lane| lane.lane != LaneRow::every());
+            named.map(views::lane).collect()
+        };
         if self.scope().is_some() {
             let own = self.counts().await?;
             lanes.retain(|lane| own.iter().any(|counted| counted.lane_id == lane.lane_id));
@@ -430,6 +439,7 @@ async fn claim_grants(
         worker_instance_id: worker_instance_id.clone(),
         lease_ttl_ms: args.lease_ttl_ms,
         max: args.max,
+        view: 0,
         claim_id: Uuid::now_v7(),
     };
     engine.claim(scope, args.wait, claim).await

@@ -6,6 +6,7 @@
 pub mod admin;
 pub mod execution;
 pub mod flow;
+pub mod limit;
 pub mod step;
 pub mod stream;
 pub mod suspension;
@@ -24,6 +25,9 @@ pub trait Operation: Send + 'static {
 
     /// Not decided if whoever asked has gone.
     const NEEDS_CALLER: bool = false;
+
+    /// Whether it may end a lease, so that what leases hold of limits must be at hand.
+    const MAY_END_LEASES: bool = true;
 
     /// Whether the answer is what somebody who waits for it would stop waiting for.
     fn is_served(_: &Self::Reply) -> bool {

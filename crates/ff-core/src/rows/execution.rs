@@ -146,6 +146,17 @@ impl ExecutionRow {
             || self.raw_fields != other.raw_fields
     }
 
+    pub fn raw(&self, name: &str) -> Option<Value> {
+        raw_object(&self.raw_fields).remove(name)
+    }
+
+    pub fn clear_raw(&mut self, name: &str) {
+        let mut object = raw_object(&self.raw_fields);
+        if object.remove(name).is_some() {
+            self.raw_fields = Value::Object(object).to_string().into();
+        }
+    }
+
     pub fn set_raw(&mut self, name: &str, value: Value) {
         self.raw_fields = with_raw(&self.raw_fields, [(name, value)]);
     }

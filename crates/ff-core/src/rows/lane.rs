@@ -13,6 +13,8 @@ pub struct LaneRow {
     pub paused_reason: Option<Arc<str>>,
     pub paused_by: Option<Arc<str>>,
     pub paused_at: Option<TimestampMs>,
+    /// Claims must look at limits. The row with the empty name says it for every lane.
+    pub limited: bool,
 }
 
 impl LaneRow {
@@ -23,7 +25,15 @@ impl LaneRow {
             paused_reason: None,
             paused_by: None,
             paused_at: None,
+            limited: false,
         }
+    }
+}
+
+impl LaneRow {
+    /// The name of the row that speaks for every lane.
+    pub fn every() -> Arc<str> {
+        "".into()
     }
 }
 

@@ -6,6 +6,7 @@ mod execution;
 mod flow;
 mod idempotency;
 mod lane;
+mod limit;
 mod record;
 pub mod spelling;
 mod step;
@@ -25,6 +26,12 @@ pub use flow::{
 };
 pub use idempotency::{IdempotencyKey, IdempotencyRow};
 pub use lane::LaneRow;
+pub use limit::{
+    Account, Dimensions, End, Holds, LimitKey, LimitKind, LimitRow, LimitStateKey, LimitStateRow,
+    LimitUsageKey, LimitUsageRow, LimitWait, LimitWaitKey, LimitWaitRow, Permits, Rule, Share,
+    Short, Standing, Window, limit_id, quota_state_id,
+};
+pub(crate) use limit::{budget_names, with_budget_name};
 pub use record::{AnyKey, AnyRow, Column, Field, Json, Kind, Order, Record, Spec, Value, Word};
 pub(crate) use record::{record, values};
 pub use step::{StepCount, StepKey, StepRow};
@@ -51,6 +58,10 @@ pub const RECORDS: &[&Spec] = &[
     TokenRow::SPEC,
     BacklogRow::SPEC,
     BacklogMemberRow::SPEC,
+    LimitRow::SPEC,
+    LimitStateRow::SPEC,
+    LimitUsageRow::SPEC,
+    LimitWaitRow::SPEC,
     SignalRow::SPEC,
     SignalCountRow::SPEC,
     SuspensionRow::SPEC,

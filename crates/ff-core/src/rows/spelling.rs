@@ -3,7 +3,7 @@
 //! Rows written by hand, or by other programs, use words outside these enums; they are read as the
 //! nearest meaning. Only this file and the predicates in the stores' SQL know the words.
 
-use super::{FlowState, TimerKind};
+use super::{FlowState, LimitKind, TimerKind};
 use crate::contracts::{FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd};
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
@@ -88,10 +88,13 @@ spelling!(BlockingReason {
     WaitingForCallback = "waiting_for_callback",
     WaitingForToolResult = "waiting_for_tool_result",
     WaitingForBudget = "waiting_for_budget",
+    WaitingForQuota = "waiting_for_quota",
     PausedByOperator = "paused_by_operator",
     PausedByPolicy = "paused_by_policy",
     PausedByFlowCancel = "paused_by_flow_cancel",
 } Self::None);
+
+spelling!(LimitKind { Budget = "budget", Quota = "quota" });
 
 spelling!(AttemptState {
     PendingFirstAttempt = "pending_first_attempt" | "pending" | "initial",
@@ -139,6 +142,7 @@ spelling!(TimerKind {
     Suspension = "suspension",
     Waitpoint = "waitpoint",
     Worker = "worker",
+    Limit = "limit",
 });
 
 spelling!(SuspensionReason {

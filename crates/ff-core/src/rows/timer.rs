@@ -27,6 +27,8 @@ pub enum TimerKind {
     Waitpoint,
     /// A worker may have gone silent.
     Worker,
+    /// A budget or a quota may have room.
+    Limit,
 }
 
 /// Ordered by due time, because that is how timers are read.

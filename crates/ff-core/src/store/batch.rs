@@ -10,6 +10,7 @@ use super::{Bells, Change, Needs, World};
 use crate::engine_error::{EngineError, StoreError};
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
+use crate::operations::limit::settle;
 use crate::types::Namespace;
 
 /// Where an operation's answer goes.
@@ -25,6 +26,7 @@ pub struct Batch {
 
 trait Work: Send {
     fn weight(&self) -> usize;
+    fn may_end_leases(&self) -> bool;
     fn needs(&self, needs: &mut Needs);
     fn more(&self, world: &mut World, needs: &mut Needs);
     fn decide(&mut self, world: &mut World);
@@ -43,6 +45,10 @@ struct Pending<O: Operation> {
 impl<O: Operation> Work for Pending<O> {
     fn weight(&self) -> usize {
         self.operation.weight()
+    }
+
+    fn may_end_leases(&self) -> bool {
+        O::MAY_END_LEASES
     }
 
     fn needs(&self, needs: &mut Needs) {
@@ -70,7 +76,8 @@ impl<O: Operation> Work for Pending<O> {
             let given = decided.as_ref().is_ok_and(|(reply, _)| O::is_served(reply));
             served.store(given, Ordering::Release);
         }
-        self.decided = Some(decided.map(|(reply, change)| {
+        self.decided = Some(decided.map(|(reply, mut change)| {
+            settle::settle(world, &mut change);
             world.apply(change);
             reply
         }));
@@ -148,6 +155,9 @@ impl Batch {
         let mut needs = Needs::default();
         for job in &self.jobs {
             job.0.more(world, &mut needs);
+        }
+        if self.jobs.iter().any(|job| job.0.may_end_leases()) {
+            settle::more(world, &mut needs);
         }
         needs.beyond(asked)
     }

@@ -241,6 +241,7 @@ impl<'r, C: Cells> Reader<'r, C> {
             paused_reason: self.own_text()?,
             paused_by: self.own_text()?,
             paused_at: self.time()?,
+            limited: self.flag()?,
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Scan;
-use crate::rows::{AnyKey, AttemptKey, FlowKey, IdempotencyKey, Record};
+use crate::rows::{AnyKey, AttemptKey, FlowKey, IdempotencyKey, LaneRow, Record};
 use crate::types::ExecutionKey;
 
 /// The needs of a whole batch, merged: each thing is read once.
@@ -66,6 +66,7 @@ impl Needs {
 
     pub fn claim(&mut self, lane: Arc<str>, offered: Vec<String>, max: usize) {
         self.lanes.insert(lane.clone());
+        self.lanes.insert(LaneRow::every());
         let namespace = self.scope.clone();
         *self.claimable.entry(ClaimScan { lane, namespace, offered }).or_default() += max;
     }

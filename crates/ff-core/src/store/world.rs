@@ -10,7 +10,7 @@ use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
     AnyKey, AnyRow, AttemptKey, AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowKey, FlowRow,
-    IdempotencyRow, LaneRow, TimerRow,
+    IdempotencyRow, LaneRow, TimerRow, budget_names,
 };
 use crate::state::LaneState;
 use crate::types::{ExecutionKey, Namespace, TimestampMs};
@@ -110,6 +110,7 @@ impl World {
             lanes.contains(&row.lane)
                 && capability::satisfied(&row.capability_class, offered)
                 && (row.flow_id.is_none() || self.flow_of(row).is_some())
+                && !self.may_be_limited(row)
         }));
         // One lane's answer is in order already.
         if lanes.len() > 1 || found.len() > scanned {
@@ -140,6 +141,36 @@ impl World {
         }
     }
 
+    /// The rows of lanes that speak for these lanes and say that limits must be looked at.
+    pub fn limited_lanes(&self, lanes: &[Arc<str>]) -> Vec<Arc<str>> {
+        let limited = |lane: &Arc<str>| self.lanes.get(lane).is_some_and(|row| row.limited);
+        let mut found: Vec<Arc<str>> = lanes.iter().filter(|lane| limited(lane)).cloned().collect();
+        if !lanes.is_empty() {
+            found.extend(Some(LaneRow::every()).filter(limited));
+        }
+        found
+    }
+
+    /// Whether limits may apply to an execution. Where that was not looked at they may.
+    fn may_be_limited(&self, row: &ExecutionRow) -> bool {
+        let unlimited = |lane: &Arc<str>| self.lanes.get(lane).is_some_and(|lane| !lane.limited);
+        !unlimited(&row.lane) || !unlimited(&LaneRow::every()) || row.may_name_budgets()
+    }
+
+    /// Whether a limit may apply to anything that a worker may be given from these lanes.
+    pub fn claims_may_be_limited(&self, lanes: &[Arc<str>], offered: &[String]) -> bool {
+        if !self.limited_lanes(lanes).is_empty() {
+            return true;
+        }
+        let scans =
+            lanes.iter().filter_map(|lane| self.claimable.get(&self.claim_scan(lane, offered)));
+        let mut rows = scans.flat_map(|scan| &scan.keys).filter_map(|key| self.executions.get(key));
+        let flow_names = |row: &ExecutionRow| {
+            self.flow_of(row).is_some_and(|flow| !budget_names(&flow.raw_fields).is_empty())
+        };
+        rows.any(|row| row.may_name_budgets() || (row.flow_id.is_some() && flow_names(row)))
+    }
+
     /// Whether a lane hands work out. One that was never used is open.
     pub fn lane_is_open(&self, lane: &Arc<str>) -> bool {
         match self.lanes.get(lane) {
@@ -162,7 +193,8 @@ impl World {
                 continue;
             };
             let known = self.lanes.get(&row.lane).is_some();
-            if row.flow_id.is_none() && known && self.lane_is_open(&row.lane) {
+            let open = known && self.lane_is_open(&row.lane) && !self.may_be_limited(row);
+            if row.flow_id.is_none() && open {
                 *work.entry(row.lane.clone()).or_default() += 1;
             }
         }
@@ -170,7 +202,9 @@ impl World {
     }
 
     fn claimable_row(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
-        let known = |row: &&ExecutionRow| !self.unprepared || row.flow_id.is_none();
+        let known = |row: &&ExecutionRow| {
+            !self.unprepared || (row.flow_id.is_none() && !self.may_be_limited(row))
+        };
         self.execution(key).filter(|row| row.is_claimable()).filter(known)
     }
 

@@ -6,7 +6,7 @@ mod time;
 mod uuids;
 
 pub use execution_id::{ExecutionId, ExecutionIdParseError, ExecutionKey};
-pub use names::{LaneId, NameError, Namespace, WorkerId, WorkerInstanceId};
+pub use names::{BudgetId, LaneId, NameError, Namespace, QuotaId, WorkerId, WorkerInstanceId};
 pub use time::TimestampMs;
 pub use uuids::{AttemptId, EdgeId, FlowId, LeaseId, SignalId, SuspensionId, WaitpointId};
 

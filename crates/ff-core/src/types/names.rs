@@ -70,6 +70,15 @@ name!(
     WorkerInstanceId, "worker instance id", limits::NAME_BYTES, no_control
 );
 
+name!(
+    /// A budget, within its namespace.
+    BudgetId, "budget id", limits::NAME_BYTES, no_control
+);
+name!(
+    /// A quota, within its namespace.
+    QuotaId, "quota id", limits::NAME_BYTES, no_control
+);
+
 fn printable_ascii(c: char) -> bool {
     matches!(c, ' '..='~')
 }

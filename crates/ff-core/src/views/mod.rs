@@ -3,6 +3,8 @@
 mod event;
 mod execution;
 mod explain;
+mod explain_limit;
+mod limit;
 mod step;
 mod stream;
 mod suspension;
@@ -12,6 +14,8 @@ mod worker;
 pub use event::event;
 pub use execution::{counts, lane, list_cursor, page, parse_list_cursor, snapshot};
 pub use explain::explain;
+pub use explain_limit::{explain_limit, waits_for_limit};
+pub use limit::{budget, quota};
 pub use step::steps;
 pub use stream::{frame, stream_end, summary};
 pub use suspension::{

@@ -73,6 +73,8 @@ impl<'a> Walk<'a> {
                 self.fenced(event)?;
             }
             EventType::Cancelled => self.ended_from_outside(event)?,
+            // A limit has room for it.
+            EventType::Ready if event.from == Some(PublicState::RateLimited) => {}
             EventType::Ready => self.became_ready(event)?,
             EventType::Replayed => {
                 (self.retries, self.reclaims, self.endings) = (0, 0, 0);
@@ -270,12 +272,14 @@ impl<'a> Walk<'a> {
 /// The transitions that there are. Waiting work only becomes active once it is ready, which is how
 /// nothing is claimed before its time.
 fn is_legal(event: &EventRow) -> bool {
-    use PublicState::{Active, Cancelled, Completed, Delayed, Expired, Failed, Waiting};
+    use PublicState::{
+        Active, Cancelled, Completed, Delayed, Expired, Failed, RateLimited, Waiting,
+    };
     let Some(to) = event.to else { return false };
     let Some(from) = event.from else {
         return event.event_type == EventType::Submitted && matches!(to, Waiting | Delayed);
     };
-    let open = matches!(from, Waiting | Delayed | Active);
+    let open = matches!(from, Waiting | Delayed | RateLimited | Active);
     match event.event_type {
         EventType::Claimed => (from, to) == (Waiting, Active),
         EventType::Completed => (from, to) == (Active, Completed),
@@ -285,7 +289,8 @@ fn is_legal(event: &EventRow) -> bool {
         EventType::RetryScheduled | EventType::Delayed => {
             from == Active && matches!(to, Waiting | Delayed)
         }
-        EventType::Ready => (from, to) == (Delayed, Waiting),
+        EventType::Ready => matches!(from, Delayed | RateLimited) && to == Waiting,
+        EventType::Limited => (from, to) == (Waiting, RateLimited),
         EventType::LeaseExpired | EventType::LeaseRevoked => (from, to) == (Active, Waiting),
         EventType::PriorityChanged => (from, to) == (Waiting, Waiting),
         EventType::Rescheduled => {

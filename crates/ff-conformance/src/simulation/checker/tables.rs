@@ -17,7 +17,8 @@ pub(super) fn check(evidence: &Evidence) -> Checked {
             return Err(broken("I32 events are about rows", *key, "an event without its row"));
         }
     }
-    let left = |kind| kind != TimerKind::Idempotency;
+    // A key of a quota is kept for a while after its last use.
+    let left = |kind| !matches!(kind, TimerKind::Idempotency | TimerKind::Limit);
     match evidence.tables.timers.values().find(|timer| left(timer.key.kind)) {
         Some(timer) => {
             let about: Option<ExecutionKey> = timer.members.first().map(|member| member.execution);

@@ -1,10 +1,14 @@
 //! Checks what callers submit, before it reaches the queue, and turns it into rows.
 
+mod limit;
 mod step;
 mod stream;
 pub(crate) mod suspension;
 mod worker;
 
+pub(crate) use limit::{
+    check_amounts, check_budget, check_quota, check_report, namespace as limit_namespace,
+};
 pub(crate) use step::{check_step_name, check_step_result};
 pub(crate) use stream::prepare_append;
 pub(crate) use worker::{prepare_register, worker_key, worker_namespace};
@@ -312,6 +316,14 @@ fn check_policy(policy: &ExecutionPolicy) -> Result<Arc<str>, EngineError> {
     {
         return refuse("the back-off multiplier is not a finite number".into());
     }
+    let (budgets, most) = (policy.budget_ids.len(), limits::BUDGETS_PER_EXECUTION);
+    if budgets > most {
+        return refuse(format!("the policy names {budgets} budgets, the limit is {most}"));
+    }
+    for budget in &policy.budget_ids {
+        check_text("budget id", budget, 1, limits::NAME_BYTES)?;
+    }
+    check_amounts(&policy.budget_estimate)?;
     let json = serde_json::to_string(policy).map_err(|error| {
         EngineError::validation(ValidationKind::InvalidPolicyJson, error.to_string())
     })?;

@@ -48,6 +48,7 @@ impl Operation for PauseLane {
             paused_reason: Some(self.reason.clone()),
             paused_by: Some(self.by.clone()).filter(|by| !by.is_empty()),
             paused_at: Some(world.now),
+            limited: known.is_some_and(|lane| lane.limited),
         };
         let put = if known.is_some() { Write::Update } else { Write::Insert };
         let event = lane_event(&self.lane, EventType::LanePaused, world.now, &self.by);
@@ -70,7 +71,7 @@ impl Operation for ResumeLane {
         if known.state == LaneState::Active {
             return Ok(((), Change::default()));
         }
-        let after = LaneRow::active(self.lane.clone());
+        let after = LaneRow { limited: known.limited, ..LaneRow::active(self.lane.clone()) };
         let event = lane_event(&self.lane, EventType::LaneResumed, world.now, &self.by);
         let lanes = vec![Write::Update(after)];
         Ok(((), Change { lanes, events: vec![event], ..Change::default() }))

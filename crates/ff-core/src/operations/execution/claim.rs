@@ -9,9 +9,10 @@ use crate::backend::{CapabilitySet, Handle, HandleKind};
 use crate::contracts::{EventType, WaitEnd};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
+use crate::operations::limit::gate::{self, Gate, Verdict};
 use crate::operations::suspension::end_waits;
 use crate::rows::{
-    AttemptKey, AttemptRow, Blob, ExecutionRow, TimerKey, TimerKind, TimerMember, TimerRow,
+    AttemptKey, AttemptRow, Blob, ExecutionRow, Holds, TimerKey, TimerKind, TimerMember, TimerRow,
 };
 use crate::state::{
     AttemptState, AttemptType, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
@@ -28,6 +29,8 @@ pub struct Claim {
     pub worker_instance_id: Arc<str>,
     pub lease_ttl_ms: u32,
     pub max: usize,
+    /// How many executions it looks at, if that is more than it wants.
+    pub view: usize,
     /// Names the timer that watches this call's leases.
     pub claim_id: Uuid,
 }
@@ -60,6 +63,10 @@ pub struct Claimed {
     pub grants: Vec<Grant>,
     /// Others took what this claim had looked at, and there may be more: look again at once.
     pub look_again: bool,
+    /// Limits apply in these lanes: a wider view is worth its price.
+    pub limited: bool,
+    /// It has put work aside that has to wait: what is behind it comes into sight.
+    pub passed_over: bool,
 }
 
 impl Operation for Claim {
@@ -79,62 +86,86 @@ impl Operation for Claim {
 
     fn needs(&self, needs: &mut Needs) {
         for lane in &self.lanes {
-            needs.claim(lane.clone(), self.capabilities.tokens.clone(), self.max);
+            let view = self.view.max(self.max);
+            needs.claim(lane.clone(), self.capabilities.tokens.clone(), view);
+        }
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        let offered = &self.capabilities.tokens;
+        if world.claims_may_be_limited(&self.lanes, offered) {
+            gate::more(world, needs, &self.lanes, &world.claimable(&self.lanes, offered));
         }
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
+        let offered = &self.capabilities.tokens;
         let open = |lane: &&Arc<str>| world.lane_is_open(lane);
-        let lanes: Vec<_> = self.lanes.iter().filter(open).cloned().collect();
-        let found = world.claimable(&lanes, &self.capabilities.tokens);
+        let mut lanes: Vec<_> = self.lanes.iter().filter(open).cloned().collect();
+        let unknown = gate::drop_unknown(world, &mut lanes);
+        let mut found = world.claimable(&lanes, offered);
+        let more = world.more_claimable(&lanes, offered);
+        let mut gate = Gate::open(world, &lanes, &found);
+        if let Some(gate) = &mut gate {
+            gate.take_turns(&mut found);
+        }
         let most = found.len().min(self.max);
         let mut grants = Vec::with_capacity(most);
         change.executions.reserve(most);
         change.attempts.reserve(most);
         change.events.reserve(most);
-        for row in found {
+        let mut looked_at = 0;
+        let mut passed_over = false;
+        for row in &found {
             if grants.len() == self.max {
                 break;
             }
+            looked_at += 1;
             if flow_has_ended(world, row) {
                 hold(world, &mut change, row);
                 continue;
             }
-            grants.push(self.grant(world, &mut change, row));
+            let holds = match &mut gate {
+                Some(gate) => match gate.admit(&mut change, row) {
+                    Verdict::Admitted(holds) => holds,
+                    Verdict::PutAside => {
+                        passed_over = true;
+                        continue;
+                    }
+                },
+                None => None,
+            };
+            grants.push(self.grant(world, &mut change, row, holds.as_ref()));
         }
         if !grants.is_empty() {
             change.timers.push(Write::Insert(self.lease_timer(world, &grants)));
         }
-        let look_again =
-            grants.is_empty() && world.more_claimable(&lanes, &self.capabilities.tokens);
-        Ok((Claimed { grants, look_again }, change))
+        let limited = gate.is_some();
+        if let Some(mut gate) = gate {
+            passed_over |= gate.spread(&mut change, &found[looked_at..], more);
+            gate.close(&mut change);
+        }
+        let look_again = grants.is_empty() && (more || unknown);
+        Ok((Claimed { grants, look_again, limited, passed_over }, change))
     }
 }
 
 impl Claim {
-    fn grant(&self, world: &World, change: &mut Change, row: &ExecutionRow) -> Grant {
+    fn grant(
+        &self,
+        world: &World,
+        change: &mut Change,
+        row: &ExecutionRow,
+        holds: Option<&Holds>,
+    ) -> Grant {
         let known = world.current_attempt(row);
         let epoch = row.lease_epoch.max(known.map_or(0, |attempt| attempt.lease_epoch)) + 1;
         let expires_at = world.now.after_ms(u64::from(self.lease_ttl_ms));
         let (attempt_type, kind) = kind_of_claim(row, known);
-        let resumed = known.filter(|_| kind == HandleKind::Resumed);
-        let attempt = AttemptRow {
-            key: AttemptKey { execution: row.key, index: row.attempt_index },
-            attempt_type,
-            lease_epoch: epoch,
-            worker_id: Some(self.worker_id.clone()),
-            worker_instance_id: Some(self.worker_instance_id.clone()),
-            lease_expires_at: Some(expires_at),
-            started_at: resumed.and_then(|attempt| attempt.started_at).or(Some(world.now)),
-            ended_at: None,
-            outcome: None,
-            failure_reason: None,
-            failure_category: None,
-            retry_at: None,
-            progress_percent: resumed.and_then(|attempt| attempt.progress_percent),
-            progress_message: resumed.and_then(|attempt| attempt.progress_message.clone()),
-        };
+        let begun = self.attempt(world, row, known, (attempt_type, kind));
+        let attempt =
+            AttemptRow { lease_epoch: epoch, lease_expires_at: Some(expires_at), ..begun };
         let mut after = row.clone();
         after.phase = LifecyclePhase::Active;
         after.ownership = OwnershipState::Leased;
@@ -144,6 +175,10 @@ impl Claim {
         after.blocking = BlockingReason::None;
         after.started_at = after.started_at.or(Some(world.now));
         after.lease_epoch = epoch;
+        after.set_limit_wait(None);
+        if holds.is_some() {
+            after.set_limit_holds(holds);
+        }
         if row.policy.is_some()
             && let Some(timer) = attempt_timer(&after, world.now)
         {
@@ -178,6 +213,33 @@ impl Claim {
             generation: if kind == HandleKind::Resumed { row.replay_count() } else { 0 },
             has_steps: row.has_steps(),
             handle,
+        }
+    }
+
+    /// The attempt as its worker begins it, or goes on with it; its lease apart.
+    fn attempt(
+        &self,
+        world: &World,
+        row: &ExecutionRow,
+        known: Option<&AttemptRow>,
+        (attempt_type, kind): (AttemptType, HandleKind),
+    ) -> AttemptRow {
+        let resumed = known.filter(|_| kind == HandleKind::Resumed);
+        AttemptRow {
+            key: AttemptKey { execution: row.key, index: row.attempt_index },
+            attempt_type,
+            lease_epoch: 0,
+            worker_id: Some(self.worker_id.clone()),
+            worker_instance_id: Some(self.worker_instance_id.clone()),
+            lease_expires_at: None,
+            started_at: resumed.and_then(|attempt| attempt.started_at).or(Some(world.now)),
+            ended_at: None,
+            outcome: None,
+            failure_reason: None,
+            failure_category: None,
+            retry_at: None,
+            progress_percent: resumed.and_then(|attempt| attempt.progress_percent),
+            progress_message: resumed.and_then(|attempt| attempt.progress_message.clone()),
         }
     }
 

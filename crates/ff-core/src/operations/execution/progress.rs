@@ -19,6 +19,7 @@ impl Operation for Progress {
     type Reply = ();
 
     const NAME: &'static str = "progress";
+    const MAY_END_LEASES: bool = false;
 
     fn needs(&self, needs: &mut Needs) {
         fence::needs(needs, &self.handle);

@@ -16,6 +16,7 @@ impl Operation for Renew {
     type Reply = Vec<RenewOutcome>;
 
     const NAME: &'static str = "renew";
+    const MAY_END_LEASES: bool = false;
 
     fn weight(&self) -> usize {
         self.handles.len()

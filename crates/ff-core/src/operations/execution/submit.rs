@@ -10,7 +10,8 @@ use crate::contracts::{EventType, SubmitOutcome};
 use crate::engine_error::{ConflictKind, EngineError, ValidationKind};
 use crate::operations::Operation;
 use crate::rows::{
-    EventRow, ExecutionRow, IdempotencyKey, IdempotencyRow, LaneRow, TimerKind, TimerRow,
+    EventRow, ExecutionRow, IdempotencyKey, IdempotencyRow, LaneRow, LimitKey, LimitKind, LimitRow,
+    TimerKind, TimerRow, limit_id,
 };
 use crate::state::{BlockingReason, EligibilityState, PublicState};
 use crate::store::{Change, Needs, World, Write};
@@ -85,6 +86,11 @@ pub(super) struct Accepted {
 
 pub(super) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
     needs.lanes.insert(item.row.lane.clone());
+    // Waiting claims are decided behind submissions, and must know whether limits apply.
+    needs.lanes.insert(LaneRow::every());
+    for id in named_budgets(&item.row) {
+        needs.record::<LimitRow>(&LimitKey { id });
+    }
     if !item.fresh_id {
         needs.execution(item.row.key);
     }
@@ -125,6 +131,10 @@ pub(super) fn accept(
         };
     }
 
+    let missing = |id: Uuid| world.record::<LimitRow>(&LimitKey { id }).is_none();
+    if named_budgets(&item.row).into_iter().any(missing) {
+        return SubmitOutcome::Refused(EngineError::NotFound { entity: "budget" });
+    }
     let row = admit(world.now, change, item, delay_until, deadline_at);
     if let Some(key) = key {
         remember_key(world, change, accepted, item, key);
@@ -187,6 +197,15 @@ fn remember_key(
     let stored = world.idempotency.get(&key).is_some();
     let lapsed = accepted.keys.insert(key, known.clone()).is_some() || stored;
     change.idempotency.push(if lapsed { Write::Update(known) } else { Write::Insert(known) });
+}
+
+/// The budgets that a submission names; they must be there.
+fn named_budgets(row: &ExecutionRow) -> Vec<Uuid> {
+    if !row.may_name_budgets() {
+        return Vec::new();
+    }
+    let names = row.budget_names().into_iter();
+    names.map(|name| limit_id(LimitKind::Budget, &row.namespace, &name)).collect()
 }
 
 fn idempotency_key(row: &ExecutionRow) -> Option<IdempotencyKey> {

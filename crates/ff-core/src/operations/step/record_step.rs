@@ -28,6 +28,7 @@ impl Operation for RecordStep {
     type Reply = RecordStepOutcome;
 
     const NAME: &'static str = "record_step";
+    const MAY_END_LEASES: bool = false;
 
     fn needs(&self, needs: &mut Needs) {
         fence::needs(needs, &self.handle);

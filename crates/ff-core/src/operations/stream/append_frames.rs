@@ -43,6 +43,7 @@ impl Operation for AppendFrames {
     type Reply = AppendFramesOutcome;
 
     const NAME: &'static str = "append_frames";
+    const MAY_END_LEASES: bool = false;
 
     fn weight(&self) -> usize {
         self.frames.len().div_ceil(FRAMES_PER_OPERATION)

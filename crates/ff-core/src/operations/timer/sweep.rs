@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use uuid::Uuid;
+
 use crate::contracts::{EventType, FailureClass};
 use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
@@ -9,7 +11,7 @@ use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::transition;
-use crate::operations::{Operation, suspension, worker};
+use crate::operations::{Operation, limit, suspension, worker};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -41,6 +43,9 @@ impl Operation for Sweep {
             if timer.key.kind == TimerKind::Worker {
                 worker::due::more(needs, timer);
             }
+            if timer.key.kind == TimerKind::Limit {
+                limit::due::more(world, needs, timer);
+            }
         }
     }
 
@@ -49,6 +54,7 @@ impl Operation for Sweep {
         // One execution is moved once per sweep, however many timers point at it; a timer that
         // came too late for it stays and is looked at in the next one.
         let mut moved: HashSet<ExecutionKey> = HashSet::new();
+        let mut limits: HashSet<Uuid> = HashSet::new();
         for timer in &world.due_timers {
             let entropy = self.entropy ^ timer.key.subject.as_u64_pair().1;
             match timer.key.kind {
@@ -65,6 +71,11 @@ impl Operation for Sweep {
                     let again = worker::due::due(world, &mut change, timer);
                     look_again(&mut change, timer, again);
                 }
+                TimerKind::Limit if limits.insert(timer.key.subject) => {
+                    limit::due::due(world, &mut change, timer, &mut moved);
+                }
+                // This sweep has looked at it already.
+                TimerKind::Limit => change.timers.push(Write::Delete(timer.key)),
             }
         }
         Ok((world.due_timers.len(), change))
@@ -138,6 +149,7 @@ fn look(
         TimerKind::Suspension => suspension::due::suspension_due(world, change, row),
         TimerKind::Waitpoint => suspension::due::waitpoint_due(world, change, row, key.subject),
         TimerKind::Worker => None,
+        TimerKind::Limit => None,
     }
 }
 

@@ -15,6 +15,7 @@ impl Operation for HeartbeatWorker {
     type Reply = HeartbeatOutcome;
 
     const NAME: &'static str = "heartbeat_worker";
+    const MAY_END_LEASES: bool = false;
 
     fn needs(&self, needs: &mut Needs) {
         needs.record::<WorkerRow>(&self.key);

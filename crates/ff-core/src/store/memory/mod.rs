@@ -170,7 +170,7 @@ impl Tables {
             attempts: BTreeMap::new(),
             flows: BTreeMap::new(),
             edge_groups: BTreeMap::new(),
-            lanes: BTreeMap::new(),
+            lanes: [LaneRow::every()].map(|lane| (lane.clone(), LaneRow::active(lane))).into(),
             timers: BTreeMap::new(),
             idempotency: BTreeMap::new(),
             records: BTreeMap::new(),

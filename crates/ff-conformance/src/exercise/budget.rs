@@ -1,0 +1,365 @@
+//! Budgets: a hard limit that is never exceeded, and books that balance whatever happens.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ff_core::backend::Handle;
+use ff_core::contracts::{
+    Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,
+    EventType, FailureClass, PutBudgetArgs, ReportUsageArgs, Submission, SubmitOutcome,
+    UsageOutcome,
+};
+use ff_core::engine_backend::{EngineBackend, LimitOperations, Namespaced};
+use ff_core::policy::ExecutionPolicy;
+use ff_core::state::PublicState;
+use ff_core::types::{BudgetId, LaneId, Namespace};
+
+use super::{Fixture, LANE, LEASE_MS, claim_args, code, failure, item, retries};
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
+fn namespace() -> Namespace {
+    Namespace::new("default")
+}
+
+fn id() -> BudgetId {
+    BudgetId::new("tokens-per-day")
+}
+
+fn tokens(amount: u64) -> Amounts {
+    BTreeMap::from([("tokens".to_owned(), amount)])
+}
+
+pub(super) fn budget(hard: u64, estimate: u64) -> PutBudgetArgs {
+    let limits = DimensionLimits { hard: Some(hard), soft: None };
+    PutBudgetArgs {
+        namespace: namespace(),
+        budget_id: id(),
+        dimensions: BTreeMap::from([("tokens".to_owned(), limits)]),
+        estimate: if estimate > 0 { tokens(estimate) } else { Amounts::new() },
+        ..PutBudgetArgs::default()
+    }
+}
+
+fn charged(policy: ExecutionPolicy) -> Submission {
+    item().policy(ExecutionPolicy { budget_ids: vec![id().0], ..policy })
+}
+
+fn charged_item() -> Submission {
+    charged(ExecutionPolicy::default())
+}
+
+async fn standing(f: &Fixture) -> BudgetSnapshot {
+    f.backend.get_budget(&namespace(), &id()).await.unwrap()
+}
+
+async fn books(f: &Fixture) -> (u64, u64) {
+    let tokens = standing(f).await.dimensions["tokens"];
+    if let Some(hard) = tokens.hard {
+        assert!(tokens.used + tokens.reserved <= hard, "{tokens:?}");
+    }
+    (tokens.used, tokens.reserved)
+}
+
+async fn report(f: &Fixture, handle: &Handle, amount: u64, key: Option<&str>) -> UsageOutcome {
+    let dedup_key = key.map(ToOwned::to_owned);
+    let args = ReportUsageArgs { budget_id: id(), amounts: tokens(amount), dedup_key };
+    f.backend.report_usage(handle, args).await.unwrap()
+}
+
+pub async fn never_overspent(f: &Fixture) {
+    f.backend.put_budget(budget(100, 10)).await.unwrap();
+    for _ in 0..64 {
+        f.submit(charged_item()).await;
+    }
+    let claims: Vec<_> = (0..64)
+        .map(|_| {
+            let backend = f.backend.clone();
+            tokio::spawn(async move { backend.claim_many(claim_args()).await.unwrap() })
+        })
+        .collect();
+    let mut held = Vec::new();
+    for claim in claims {
+        held.extend(claim.await.unwrap());
+    }
+    assert_eq!(held.len(), 10);
+    assert_eq!(books(f).await, (0, 100));
+    // Reports at once, each within what its execution holds and beyond it.
+    let reports: Vec<_> = held
+        .iter()
+        .flat_map(|one| [4, 4, 4].map(|amount| (one.handle.clone(), amount)))
+        .map(|(handle, amount)| {
+            let f = f.clone();
+            tokio::spawn(async move { report(&f, &handle, amount, None).await })
+        })
+        .collect();
+    let mut applied = 0;
+    for report in reports {
+        applied += match report.await.unwrap() {
+            UsageOutcome::HardBreach { .. } => 0,
+            _ => 4,
+        };
+    }
+    assert_eq!(books(f).await.0, applied);
+    for one in &held {
+        f.backend.complete(&one.handle, None).await.unwrap();
+    }
+    assert_eq!(books(f).await, (applied, 0));
+}
+
+/// The holder's word settles; a cancellation or a lost lease refunds. Either way what was reported
+/// stays used.
+pub async fn settled_and_refunded(f: &Fixture) {
+    f.backend.put_budget(budget(1_000, 40)).await.unwrap();
+    let backend = &f.backend;
+    let mut expected = 0;
+    for (ending, reported, used) in [
+        ("complete", None, 40),
+        ("complete", Some(15), 15),
+        ("complete", Some(90), 90),
+        ("fail", None, 40),
+        ("retry", Some(5), 5),
+        ("expire", None, 0),
+        ("expire", Some(7), 7),
+        ("revoke", None, 0),
+        ("cancel", None, 0),
+        ("cancel", Some(50), 50),
+        ("give up", None, 0),
+        ("delay", None, 0),
+    ] {
+        let (id, handle) = f.start(charged(retries(1, 60_000))).await;
+        assert_eq!(books(f).await, (expected, 40), "{ending}");
+        if let Some(reported) = reported {
+            assert_eq!(report(f, &handle, reported, None).await, UsageOutcome::Applied);
+        }
+        match ending {
+            "complete" => backend.complete(&handle, None).await.unwrap(),
+            "fail" => drop(backend.fail(&handle, failure(FailureClass::Fatal)).await.unwrap()),
+            "retry" => drop(backend.fail(&handle, failure(FailureClass::Retryable)).await.unwrap()),
+            "expire" => f.advance(u64::from(LEASE_MS)).await,
+            "revoke" => f.revoke(&id).await.unwrap(),
+            "cancel" => f.cancel_execution(&id).await.unwrap(),
+            "give up" => backend.cancel(&handle, "enough").await.unwrap(),
+            _ => drop(backend.delay(&handle, Duration::from_secs(90)).await.unwrap()),
+        }
+        expected += used;
+        assert_eq!(books(f).await, (expected, 0), "{ending} after {reported:?}");
+        let _ = f.cancel_execution(&id).await;
+    }
+}
+
+pub async fn reports(f: &Fixture) {
+    let mut args = budget(100, 0);
+    args.dimensions.insert("tokens".into(), DimensionLimits { hard: Some(100), soft: Some(50) });
+    f.backend.put_budget(args).await.unwrap();
+    let (execution, handle) = f.start(charged_item()).await;
+    assert_eq!(report(f, &handle, 30, Some("a")).await, UsageOutcome::Applied);
+    assert_eq!(report(f, &handle, 30, Some("a")).await, UsageOutcome::AlreadyApplied);
+    assert_eq!(books(f).await, (30, 0));
+    let soft = UsageOutcome::SoftBreach { dimension: "tokens".into(), used: 60, soft: 50 };
+    assert_eq!(report(f, &handle, 30, Some("b")).await, soft);
+    let hard = UsageOutcome::HardBreach { dimension: "tokens".into(), used: 60, hard: 100 };
+    assert_eq!(report(f, &handle, 41, Some("c")).await, hard);
+    assert_eq!(books(f).await, (60, 0));
+    // What was not applied may be reported again, with the same key.
+    let soft = UsageOutcome::SoftBreach { dimension: "tokens".into(), used: 100, soft: 50 };
+    assert_eq!(report(f, &handle, 40, Some("c")).await, soft);
+    let standing = standing(f).await;
+    assert_eq!((standing.hard_breaches, standing.soft_breaches), (1, 2));
+    assert_eq!(standing.last_breach_dimension.as_deref(), Some("tokens"));
+
+    // A holder that has lost its lease spends nothing.
+    f.revoke(&execution).await.unwrap();
+    let args = ReportUsageArgs { budget_id: id(), amounts: tokens(0), dedup_key: None };
+    let stale = f.backend.report_usage(&handle, args.clone()).await;
+    assert_eq!(code(&stale), "execution_not_active");
+    let released = f.backend.release_budget(&namespace(), &id(), &execution).await.unwrap();
+    assert_eq!(released, tokens(100));
+    assert_eq!(books(f).await, (0, 0));
+    let again = f.backend.release_budget(&namespace(), &id(), &execution).await.unwrap();
+    assert_eq!(again, Amounts::new());
+    assert_eq!(books(f).await, (0, 0));
+}
+
+pub async fn periods(f: &Fixture) {
+    let args = PutBudgetArgs { reset_period_ms: Some(HOUR_MS), ..budget(10, 10) };
+    f.backend.put_budget(args).await.unwrap();
+    let start = f.now();
+    let (_, handle) = f.start(charged_item()).await;
+    let waiting = f.submit(charged_item()).await;
+    assert!(f.try_claim().await.is_none());
+    f.backend.complete(&handle, None).await.unwrap();
+    assert_eq!(books(f).await, (10, 0));
+    assert_eq!(standing(f).await.next_reset_at, Some(start.after_ms(HOUR_MS)));
+    assert_eq!(f.state(&waiting).await, PublicState::RateLimited);
+    let why = f.backend.explain(&waiting).await.unwrap();
+    assert_eq!((&*why.rule, why.next_change_at), ("budget", Some(start.after_ms(HOUR_MS))));
+    assert_eq!((&why.details["used"], &why.details["hard"]), (&10.into(), &10.into()));
+    f.advance(HOUR_MS - 1).await;
+    assert!(f.try_claim().await.is_none());
+    f.advance(1).await;
+    assert_eq!(books(f).await, (0, 0));
+    assert_eq!(f.claim().await.execution_id, waiting);
+
+    // An operator need not wait for it.
+    let next = f.submit(charged_item()).await;
+    assert!(f.try_claim().await.is_none());
+    let reset = f.backend.reset_budget(&namespace(), &id()).await.unwrap();
+    assert_eq!(reset, Some(f.now().after_ms(HOUR_MS)));
+    f.advance(0).await;
+    // What is reserved is in use, and stays so.
+    assert_eq!(books(f).await, (0, 10));
+    assert_eq!(f.state(&next).await, PublicState::RateLimited);
+}
+
+/// Room that comes back is given to those who wait for it.
+pub async fn refunds_wake(f: &Fixture) {
+    f.backend.put_budget(budget(10, 10)).await.unwrap();
+    let (id, _) = f.start(charged_item()).await;
+    let waiting = f.submit(charged_item()).await;
+    let other = f.submit(item()).await;
+    // Work without a budget is not held up.
+    assert_eq!(f.claim().await.execution_id, other);
+    assert!(f.try_claim().await.is_none());
+    f.cancel_execution(&id).await.unwrap();
+    f.advance(0).await;
+    assert_eq!(f.claim().await.execution_id, waiting);
+    let raised = f.submit(charged_item()).await;
+    assert!(f.try_claim().await.is_none());
+    f.backend.put_budget(budget(20, 10)).await.unwrap();
+    f.advance(0).await;
+    assert_eq!(f.claim().await.execution_id, raised);
+}
+
+pub async fn suspended_for_approval(f: &Fixture) {
+    let args = PutBudgetArgs { on_breach: BreachAction::Suspend, ..budget(10, 10) };
+    f.backend.put_budget(args).await.unwrap();
+    f.start(charged_item()).await;
+    let waiting = f.submit(charged_item()).await;
+    assert!(f.try_claim().await.is_none());
+    assert_eq!(f.state(&waiting).await, PublicState::Suspended);
+    let why = f.backend.explain(&waiting).await.unwrap();
+    assert_eq!(why.rule, "budget_approval", "{why:?}");
+    let approve = |raise: Amounts| ApproveBudgetArgs {
+        execution_id: waiting.clone(),
+        raise,
+        by: "somebody".into(),
+    };
+    // Approval without room asks the budget again, which still has none.
+    f.backend.approve_budget(approve(Amounts::new())).await.unwrap();
+    assert!(f.try_claim().await.is_none());
+    assert_eq!(f.state(&waiting).await, PublicState::Suspended);
+    let unknown = BTreeMap::from([("cents".to_owned(), 1)]);
+    assert_eq!(code(&f.backend.approve_budget(approve(unknown)).await), "invalid_input");
+    f.backend.approve_budget(approve(tokens(10))).await.unwrap();
+    assert_eq!(f.claim().await.execution_id, waiting);
+    assert_eq!(books(f).await, (0, 20));
+    assert_eq!(code(&f.backend.approve_budget(approve(tokens(10))).await), "not_runnable");
+}
+
+pub async fn pending_is_cancelled(f: &Fixture) {
+    let args = PutBudgetArgs { on_breach: BreachAction::CancelPending, ..budget(10, 10) };
+    f.backend.put_budget(args).await.unwrap();
+    let (_, handle) = f.start(charged_item()).await;
+    let mut pending = Vec::new();
+    for _ in 0..5 {
+        pending.push(f.submit(charged_item()).await);
+    }
+    assert!(f.try_claim().await.is_none());
+    for id in &pending {
+        assert_eq!(f.state(id).await, PublicState::Cancelled);
+    }
+    f.backend.complete(&handle, None).await.unwrap();
+    assert_eq!(books(f).await, (10, 0));
+    assert_eq!(standing(f).await.hard_breaches, 5);
+}
+
+pub async fn scopes(f: &Fixture) {
+    let tagged = || item().tag("team.name", "red");
+    let lane = LaneId::new(LANE);
+    let tag = BudgetScope::Tag { name: "team.name".into(), value: "red".into() };
+    for scope in [BudgetScope::Lane(lane), tag, BudgetScope::Namespace] {
+        let args = PutBudgetArgs { scope: scope.clone(), ..budget(1, 1) };
+        f.backend.put_budget(args).await.unwrap();
+        let elsewhere = Submission { namespace: Namespace::new("other"), ..item() };
+        let free = f.submit(elsewhere.priority(9)).await;
+        let (_, handle) = {
+            assert_eq!(f.claim().await.execution_id, free, "{scope:?}");
+            f.start(tagged()).await
+        };
+        let blocked = f.submit(tagged()).await;
+        assert!(f.try_claim().await.is_none(), "{scope:?}");
+        assert_eq!(books(f).await, (0, 1), "{scope:?}");
+        f.cancel_execution(&blocked).await.unwrap();
+        f.backend.cancel(&handle, "done").await.unwrap();
+        f.cancel_execution(&free).await.unwrap();
+    }
+    let mine = f.submit(item()).await;
+    let other = f.submit(item()).await;
+    let args = PutBudgetArgs { scope: BudgetScope::Execution(mine.clone()), ..budget(1, 2) };
+    f.backend.put_budget(args).await.unwrap();
+    assert!(f.events(&mine).await.contains(&EventType::BudgetAttached));
+    assert_eq!(f.claim().await.execution_id, other);
+    assert!(f.try_claim().await.is_none());
+    assert_eq!(f.state(&mine).await, PublicState::RateLimited);
+}
+
+pub async fn own_estimates(f: &Fixture) {
+    f.backend.put_budget(budget(100, 10)).await.unwrap();
+    let policy = ExecutionPolicy { budget_estimate: tokens(70), ..ExecutionPolicy::default() };
+    f.start(charged(policy.clone())).await;
+    assert_eq!(books(f).await, (0, 70));
+    // What does not fit lets smaller work pass.
+    let large = f.submit(charged(policy)).await;
+    let small = f.submit(charged_item()).await;
+    assert_eq!(f.claim().await.execution_id, small);
+    assert_eq!(f.state(&large).await, PublicState::RateLimited);
+    assert_eq!(books(f).await, (0, 80));
+}
+
+pub async fn refusals(f: &Fixture) {
+    let backend = &f.backend;
+    match f.offer(charged_item()).await {
+        SubmitOutcome::Refused(error) => assert_eq!(error.code(), "not_found"),
+        other => panic!("a budget that is not there was accepted: {other:?}"),
+    }
+    let bad = [
+        PutBudgetArgs { budget_id: BudgetId::new(""), ..budget(1, 0) },
+        PutBudgetArgs { namespace: Namespace::default(), ..budget(1, 0) },
+        PutBudgetArgs { dimensions: BTreeMap::new(), ..budget(1, 0) },
+        PutBudgetArgs { estimate: BTreeMap::from([("cents".into(), 1)]), ..budget(1, 0) },
+        PutBudgetArgs { reset_period_ms: Some(0), ..budget(1, 0) },
+        budget(1, u64::MAX),
+    ];
+    for args in bad {
+        assert_eq!(code(&backend.put_budget(args.clone()).await), "invalid_input", "{args:?}");
+    }
+    assert_eq!(code(&backend.get_budget(&namespace(), &id()).await), "not_found");
+    assert_eq!(code(&backend.reset_budget(&namespace(), &id()).await), "not_found");
+    let budget_ids = (0..9).map(|at| at.to_string()).collect();
+    let policy = ExecutionPolicy { budget_ids, ..ExecutionPolicy::default() };
+    match f.offer(item().policy(policy)).await {
+        SubmitOutcome::Refused(error) => assert_eq!(error.code(), "invalid_policy_json"),
+        other => panic!("nine budgets were accepted: {other:?}"),
+    }
+}
+
+pub async fn namespaces(f: &Fixture) {
+    f.backend.put_budget(budget(10, 1)).await.unwrap();
+    let stranger = Namespaced::new(f.backend.clone(), Namespace::new("stranger"));
+    let stranger: Arc<dyn EngineBackend> = Arc::new(stranger);
+    let nobody = Namespace::default();
+    assert_eq!(code(&stranger.get_budget(&nobody, &id()).await), "not_found");
+    assert_eq!(code(&stranger.get_budget(&namespace(), &id()).await), "invalid_input");
+    assert!(stranger.list_budgets(&nobody, None, 10).await.unwrap().is_empty());
+    let listed = f.backend.list_budgets(&namespace(), None, 10).await.unwrap();
+    assert_eq!(listed, [standing(f).await]);
+    assert!(f.backend.list_budgets(&namespace(), Some(&id()), 10).await.unwrap().is_empty());
+    // The same name elsewhere is another budget.
+    let own = PutBudgetArgs { namespace: nobody.clone(), ..budget(3, 1) };
+    stranger.put_budget(own).await.unwrap();
+    let seen = stranger.get_budget(&nobody, &id()).await.unwrap();
+    assert_eq!(seen.dimensions["tokens"].hard, Some(3));
+    assert_eq!(standing(f).await.dimensions["tokens"].hard, Some(10));
+}
