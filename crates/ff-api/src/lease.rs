@@ -8,7 +8,7 @@ use ff_core::types::{ExecutionId, LaneId, Namespace, TimestampMs, WorkerId, Work
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{BytesError, Problem, Span, bytes};
+use crate::{BytesError, Problem, Signal, Span, bytes};
 
 /// A request for work from any of several lanes.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -68,6 +68,9 @@ pub struct ClaimedExecution {
     pub lease_expires_at: TimestampMs,
     pub created_at: TimestampMs,
     pub deadline_at: Option<TimestampMs>,
+    /// What it was waiting for, if it was suspended before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resume_signals: Vec<Signal>,
     /// What has been done already, by this attempt or by those before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,

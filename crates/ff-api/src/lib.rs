@@ -9,6 +9,8 @@ mod lane;
 mod lease;
 mod problem;
 mod span;
+mod stream;
+mod suspension;
 mod system;
 mod token;
 
@@ -26,5 +28,13 @@ pub use lease::{
 };
 pub use problem::Problem;
 pub use span::{Span, SpanError};
+pub use stream::{
+    AppendFramesRequest, RecordStepRequest, RegisterWorkerRequest, SleepStepRequest, StepsAnswer,
+    WorkersAnswer,
+};
+pub use suspension::{
+    CreateWaitpointRequest, ObserveSignalsRequest, ResumeRequest, Signal, SignalRequest,
+    SignalsAnswer, SuspendAnswer, SuspendRequest, TokenSignalRequest, WaitpointTokenAnswer,
+};
 pub use system::{Health, Version};
 pub use token::{CreateTokenRequest, CreatedToken, Scope, TokenList, TokenSnapshot};

@@ -114,6 +114,16 @@ impl<R> Answer<R> {
         Self::of(StatusCode::OK, Content::Stream(body))
     }
 
+    pub fn status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
     /// The engine remembered the key: this answers an earlier request again.
     pub fn replayed(mut self) -> Self {
         self.headers.push((REPLAYED, HeaderValue::from_static("true")));

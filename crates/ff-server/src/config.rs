@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use ff_api::Span;
 
+use crate::secrets;
+
 /// How the server runs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Config {
@@ -22,6 +24,8 @@ pub struct Config {
     pub insecure: bool,
     /// A token that may do everything. It is never stored.
     pub root_token: Option<String>,
+    /// `id:hex` of one or more secrets that waitpoint tokens are made with, the first one first.
+    pub waitpoint_secrets: Option<String>,
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
     pub payload_bytes: usize,
@@ -100,7 +104,7 @@ pub enum ConfigError {
 struct Setting {
     key: &'static str,
     about: &'static str,
-    secret: bool,
+    secret: fn() -> bool,
     set: fn(&mut Config, &str) -> Result<(), String>,
     show: fn(&Config) -> String,
 }
@@ -110,7 +114,7 @@ macro_rules! settings {
         const SETTINGS: &[Setting] = &[$(Setting {
             key: stringify!($key),
             about: $about,
-            secret: matches!(stringify!($key).as_bytes(), b"root_token" | b"backend"),
+            secret: || is_secret(stringify!($key)),
             set: |config, text| {
                 config.$key = $parse(text)?;
                 Ok(())
@@ -127,6 +131,7 @@ settings! {
     auth: auth, shown_auth, "Who is let in: tokens (whoever has one) or none (everybody).";
     insecure: switch, ToString::to_string, "Listen beyond this machine without tokens.";
     root_token: token, shown_secret, "A token that may do everything; it is never stored.";
+    waitpoint_secrets: some_secrets, shown_secret, "id:hex,…: what waitpoint tokens rest on.";
     tls_cert: some_path, shown_some_path, "A PEM file with the certificate chain for TLS.";
     tls_key: some_path, shown_some_path, "A PEM file with the private key for TLS.";
     payload_bytes: count, ToString::to_string, "The largest payload or result.";
@@ -138,6 +143,10 @@ settings! {
     body_idle: span, shown_span, "How long a body may pause.";
     connection_idle: span, shown_span, "How long a connection may stand still.";
     drain: span, shown_span, "How long open requests are waited for at the end.";
+}
+
+fn is_secret(key: &str) -> bool {
+    matches!(key, "root_token" | "backend" | "waitpoint_secrets")
 }
 
 /// Variables that belong to clients and tests, not to the server.
@@ -153,6 +162,7 @@ impl Default for Config {
             auth: Auth::Tokens,
             insecure: false,
             root_token: None,
+            waitpoint_secrets: None,
             tls_cert: None,
             tls_key: None,
             payload_bytes: 1024 * 1024,
@@ -229,7 +239,7 @@ impl Config {
                 continue;
             }
             // A secret may stand in a file, so that it is in no list of processes.
-            match key.strip_suffix("_file").and_then(find).filter(|setting| setting.secret) {
+            match key.strip_suffix("_file").and_then(find).filter(|setting| (setting.secret)()) {
                 Some(setting) => {
                     let text = std::fs::read_to_string(value);
                     let text = text.map_err(|e| ConfigError::File(format!("{value}: {e}")))?;
@@ -248,7 +258,7 @@ impl Config {
             return Err(ConfigError::Unknown { origin, key: key.to_owned(), known });
         };
         (setting.set)(self, value).map_err(|problem| {
-            let value = if setting.secret { "…" } else { value };
+            let value = if (setting.secret)() { "…" } else { value };
             let (key, value) = (setting.key, value.to_owned());
             ConfigError::Value { origin: origin.clone(), key, value, problem }
         })?;
@@ -320,6 +330,10 @@ fn token(text: &str) -> Result<Option<String>, String> {
         return Err(format!("a token has at least {SHORTEST} characters"));
     }
     Ok(Some(text.to_owned()))
+}
+
+fn some_secrets(text: &str) -> Result<Option<String>, String> {
+    secrets::parse(text).map(|_| Some(text.to_owned()))
 }
 
 fn some(text: &str) -> Result<Option<String>, String> {

@@ -18,6 +18,7 @@ mod replies;
 mod root;
 mod route;
 mod routes;
+mod secrets;
 mod sse;
 mod state;
 mod tls;

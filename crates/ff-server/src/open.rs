@@ -9,6 +9,7 @@ use ff_core::engine::EngineConfig;
 use ff_core::engine_backend::EngineBackend;
 
 use crate::config::Config;
+use crate::secrets;
 
 /// An open store with its engine.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub enum Backend {
 pub enum OpenError {
     #[error("{0} is no backend: say sqlite:PATH or postgres://…")]
     Scheme(String),
+    #[error("waitpoint secrets: {0}")]
+    Secrets(String),
     #[error("{path} cannot be created: {source}")]
     Folder { path: String, source: std::io::Error },
     #[error(transparent)]
@@ -31,10 +34,12 @@ pub enum OpenError {
 
 /// Opens what the configuration names; without a name, a file in the data folder.
 pub async fn open(config: &Config) -> Result<Backend, OpenError> {
-    let mut engine = EngineConfig::default();
-    engine.limits.payload_bytes = config.payload_bytes;
     let own = || format!("sqlite:{}", config.data.join("flowfabric.db").display());
     let url = config.backend.clone().unwrap_or_else(own);
+    let shared = !url.starts_with("sqlite:");
+    let waitpoint_secrets = secrets::load(config, shared).map_err(OpenError::Secrets)?;
+    let mut engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
+    engine.limits.payload_bytes = config.payload_bytes;
     match url.split_once(':') {
         Some(("sqlite", path)) => {
             let path = Path::new(path.trim_start_matches("//"));

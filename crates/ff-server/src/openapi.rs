@@ -75,6 +75,10 @@ fn operation(route: &Route) -> utoipa::openapi::path::Operation {
     operation = operation.response("default", refused.build());
     match route.access {
         Access::Public => operation.build(),
+        Access::Waitpoint => {
+            let about = "Needs the token of a waitpoint and no other.";
+            operation.description(Some(about)).build()
+        }
         Access::Known => operation.security(requirement([])).build(),
         Access::Scoped(scope) => {
             let operation = operation.security(requirement([]));

@@ -77,7 +77,7 @@ async fn handle(state: &Arc<State>, route: &Route, request: Request) -> Answered
     check_head(&parts.uri, &parts.headers)?;
     let (namespace, rest) = query::split_namespace(parts.uri.query().unwrap_or_default())?;
     let principal = match route.access {
-        Access::Public => Principal::anonymous(),
+        Access::Public | Access::Waitpoint => Principal::nobody(),
         Access::Known | Access::Scoped(_) => state.gate.authenticate(&parts.headers).await?,
     };
     let door = state.gate.authorize(&principal, route.access, route.reach, namespace)?;

@@ -110,6 +110,7 @@ fn status(error: &EngineError) -> StatusCode {
         EngineError::Validation { kind, .. } => match kind {
             ValidationKind::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             ValidationKind::CursorBelowRetention => StatusCode::GONE,
+            ValidationKind::InvalidToken => StatusCode::UNAUTHORIZED,
             ValidationKind::Corruption => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
         },

@@ -48,7 +48,8 @@ pub async fn root_token(
     Ok(Some(token))
 }
 
-fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a new file that only its owner can read.
+pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

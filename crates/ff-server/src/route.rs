@@ -24,6 +24,8 @@ pub enum Access {
     Public,
     /// Whoever has a valid token.
     Known,
+    /// Whoever has the token of a waitpoint, which the engine checks before it looks at anything.
+    Waitpoint,
     /// Whoever has a token with this scope.
     Scoped(Scope),
 }

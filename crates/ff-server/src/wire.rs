@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
-use ff_api::{ClaimedExecution, JSON, SubmitOutcome, SubmitRequest, bytes};
+use ff_api::{ClaimedExecution, JSON, Signal, SubmitOutcome, SubmitRequest, bytes};
 use ff_core::backend::Handle;
 use ff_core::contracts::{self, Idempotency, IdempotencyScope, Submission};
 use ff_core::limits;
@@ -132,7 +132,28 @@ pub fn claimed(claimed: contracts::ClaimedExecution) -> ClaimedExecution {
         lease_expires_at: claimed.lease_expires_at,
         created_at: claimed.created_at,
         deadline_at: claimed.deadline_at,
+        resume_signals: claimed.resume_signals.into_iter().map(signal).collect(),
         steps: claimed.steps,
+    }
+}
+
+pub fn signal(signal: contracts::ResumeSignal) -> Signal {
+    let (payload, payload_base64) = signal.payload.map(|b| bytes::write(&b)).unwrap_or_default();
+    Signal {
+        signal_id: signal.signal_id,
+        waitpoint_id: signal.waitpoint_id,
+        waitpoint_key: signal.waitpoint_key,
+        signal_name: signal.signal_name,
+        signal_category: signal.signal_category,
+        source_type: signal.source_type,
+        source_identity: signal.source_identity,
+        payload,
+        payload_base64,
+        payload_encoding: signal.payload_encoding,
+        correlation_id: signal.correlation_id,
+        accepted_at: signal.accepted_at,
+        number: None,
+        effect: None,
     }
 }
 

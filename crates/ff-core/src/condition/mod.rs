@@ -13,6 +13,7 @@ use crate::limits;
 
 /// Waitpoints are named by their keys, which the execution chooses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ResumeCondition {
     /// The first signal that matches, on one waitpoint.
@@ -22,7 +23,10 @@ pub enum ResumeCondition {
         matcher: SignalMatcher,
     },
     /// Every one of several conditions.
-    AllOf { members: Vec<ResumeCondition> },
+    AllOf {
+        #[cfg_attr(feature = "openapi", schema(no_recursion))]
+        members: Vec<ResumeCondition>,
+    },
     /// So many different things among several waitpoints.
     Count {
         n: u32,
@@ -38,6 +42,7 @@ pub enum ResumeCondition {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalMatcher {
     #[default]
@@ -47,6 +52,7 @@ pub enum SignalMatcher {
 
 /// What makes two signals of a count different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Distinct {
     Waitpoints,

@@ -80,6 +80,7 @@ impl DeliverSignalArgs {
 
 /// What an accepted signal did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SignalEffect {
     /// Kept for the suspension that will use the waitpoint.
@@ -95,6 +96,7 @@ pub enum SignalEffect {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum SignalOutcome {
     Accepted {

@@ -14,6 +14,7 @@ use crate::types::{
 
 /// Why an execution is suspended; it is what operators are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SuspensionReason {
     #[default]
@@ -44,6 +45,7 @@ impl SuspensionReason {
 
 /// What happens when nobody has resumed the execution in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimeoutBehavior {
     #[default]
@@ -61,6 +63,7 @@ pub const TIMEOUT_SIGNAL: &str = "__timeout__";
 
 /// A request for a token, and how long it is good for; as long as its waitpoint if absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenTerms {
     pub ttl_ms: Option<u64>,
@@ -68,6 +71,7 @@ pub struct TokenTerms {
 
 /// A waitpoint that a suspension listens to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum WaitpointBinding {
     /// Made by the suspension. Without a token only an operator can signal it.
@@ -92,6 +96,7 @@ impl WaitpointBinding {
 
 /// How a holder puts its execution down until something happens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SuspendArgs {
     #[serde(default = "SuspensionId::new")]
@@ -181,6 +186,7 @@ impl SuspendArgs {
 
 /// A waitpoint as its maker is told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WaitpointGrant {
     pub waitpoint_id: WaitpointId,
     pub waitpoint_key: String,
@@ -206,6 +212,7 @@ pub enum SuspendOutcome {
 
 /// A waitpoint that is made before anybody waits for it, so that no signal can come too early.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CreateWaitpointArgs {
     #[serde(default = "WaitpointId::new")]
@@ -234,6 +241,7 @@ impl CreateWaitpointArgs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PendingWaitpoint {
     #[serde(flatten)]
     pub waitpoint: WaitpointGrant,
@@ -256,6 +264,7 @@ pub struct ResumeArgs {
 
 /// Makes another configured secret the one that tokens are made with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RotateWaitpointSecretArgs {
     pub new_kid: String,
@@ -264,6 +273,7 @@ pub struct RotateWaitpointSecretArgs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum RotateWaitpointSecretResult {
     Rotated {
@@ -277,6 +287,7 @@ pub enum RotateWaitpointSecretResult {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum SeedWaitpointSecretResult {
     Seeded { kid: String },
@@ -285,6 +296,7 @@ pub enum SeedWaitpointSecretResult {
 
 /// Whether a key makes tokens, or for how long its tokens are still taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WaitpointKeySnapshot {
     pub kid: String,
     pub active: bool,
@@ -294,6 +306,7 @@ pub struct WaitpointKeySnapshot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitpointState {
     /// No suspension uses it yet.
@@ -304,6 +317,7 @@ pub enum WaitpointState {
 
 /// The one way in which a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitEnd {
     /// The condition was met.
@@ -328,6 +342,7 @@ impl WaitEnd {
 
 /// A waitpoint without its token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WaitpointSnapshot {
     pub waitpoint_id: WaitpointId,
     pub waitpoint_key: String,
@@ -357,6 +372,7 @@ pub struct ListWaitpointsArgs {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WaitpointPage {
     pub waitpoints: Vec<WaitpointSnapshot>,
     pub next_cursor: Option<String>,
@@ -364,6 +380,7 @@ pub struct WaitpointPage {
 
 /// The suspension that an execution is in, or was in last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SuspensionSnapshot {
     pub suspension_id: SuspensionId,
     pub execution_id: ExecutionId,

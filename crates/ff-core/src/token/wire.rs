@@ -15,6 +15,7 @@ use crate::types::{ExecutionKey, TimestampMs};
 
 /// A token as text. Whoever has it may signal, so it is never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct WaitpointToken(String);
 

@@ -37,6 +37,15 @@ impl Principal {
         ANONYMOUS.clone()
     }
 
+    /// Whoever may do nothing by what it is, and perhaps something by what it brings.
+    pub fn nobody() -> Arc<Self> {
+        static NOBODY: LazyLock<Arc<Principal>> = LazyLock::new(|| {
+            let (scopes, namespaces) = (BTreeSet::new(), Namespaces::Only(Vec::new()));
+            Arc::new(Principal { scopes, namespaces, ..(*almighty("nobody")).clone() })
+        });
+        NOBODY.clone()
+    }
+
     /// Whoever holds the token of the configuration.
     pub fn root() -> Arc<Self> {
         static ROOT: LazyLock<Arc<Principal>> = LazyLock::new(|| almighty("root"));

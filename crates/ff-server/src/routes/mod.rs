@@ -1,5 +1,6 @@
 //! The table of routes. Whatever is not in it does not exist.
 
+mod approve;
 mod claims;
 mod events;
 mod executions;
@@ -7,8 +8,12 @@ mod flows;
 mod lanes;
 mod leases;
 mod operate;
+mod steps;
+mod streams;
+mod suspension;
 mod system;
 mod tokens;
+mod workers;
 
 use crate::route::Route;
 
@@ -18,6 +23,11 @@ pub fn table() -> Vec<Route> {
     table.extend(operate::routes());
     table.extend(claims::routes());
     table.extend(leases::routes());
+    table.extend(steps::routes());
+    table.extend(streams::routes());
+    table.extend(workers::routes());
+    table.extend(suspension::routes());
+    table.extend(approve::routes());
     table.extend(lanes::routes());
     table.extend(flows::routes());
     table.extend(events::routes());

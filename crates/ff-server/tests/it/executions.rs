@@ -55,7 +55,7 @@ async fn an_execution_is_submitted_and_described() {
             "finished_at": null, "not_before": "instant", "deadline_at": "instant",
             "retry_count": 0, "reclaim_count": 0, "replay_count": 0, "failure_reason": null,
             "failure_category": null, "cancellation_reason": null, "cancelled_by": null,
-            "lease": null, "progress": null, "attempts": [], "version": 1,
+            "lease": null, "progress": null, "attempts": [], "version": 1, "step_count": 0,
         })
     );
     let payload = server.client.get(&format!("{}/payload", at(id))).await;

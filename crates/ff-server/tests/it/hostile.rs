@@ -82,6 +82,30 @@ fn requests(text: &str, handle: &str, id: &str) -> Vec<(&'static str, String, Va
     ]
 }
 
+/// The same for what suspends and signals.
+fn signals(text: &str, handle: &str) -> Vec<(&'static str, String, Value)> {
+    let long = text.repeat(3_000);
+    vec![
+        (
+            "POST",
+            "/v1/leases/suspend".into(),
+            json!({ "handle": handle, "suspension": {
+                "condition": {
+                    "type": "single", "waitpoint_key": text, "matcher": { "name": text },
+                },
+                "continuation": long, "idempotency_key": text,
+            } }),
+        ),
+        (
+            "POST",
+            "/v1/signals".into(),
+            json!({ "token": text, "signal": { "signal_name": text, "payload": text } }),
+        ),
+        ("GET", format!("/approve/{}", escaped(text)), Value::Null),
+        ("POST", format!("/approve/{0}/{0}", escaped(text)), Value::Null),
+    ]
+}
+
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
@@ -92,7 +116,8 @@ async fn no_string_breaks_anything() {
     let id = server.submit("l", json!(1)).await;
     let (handle, _) = server.claim("l").await;
     for text in HOSTILE {
-        for (method, path, body) in requests(text, &handle, &id) {
+        let all = requests(text, &handle, &id).into_iter().chain(signals(text, &handle));
+        for (method, path, body) in all {
             let body = if body.is_null() { None } else { Some(body) };
             let answer = server.client.send(method, &path, &[], body.clone()).await;
             let said = String::from_utf8_lossy(&answer.body);
@@ -138,11 +163,15 @@ async fn bodies_that_are_not_understood_are_refused() {
             .replace("{execution_id}", "0:0193b3c4-0000-7000-8000-000000000001")
             .replace("{flow_id}", "0193b3c4-0000-7000-8000-000000000001")
             .replace("{token_id}", "0193b3c4-0000-7000-8000-000000000001")
+            .replace("{waitpoint_id}", "0193b3c4-0000-7000-8000-000000000001")
+            .replace("{token}", "ffw1.k1.x.y")
+            .replace("{signal_name}", "approve")
+            .replace("{worker_instance_id}", "w-1")
             .replace("{lane_id}", "l");
         for body in bodies {
             let method = route.method.as_str();
             let answer = server.client.send_bytes(method, &path, &[], Some(body.as_bytes())).await;
-            let refused = matches!(answer.status, 400 | 404 | 413);
+            let refused = matches!(answer.status, 400 | 401 | 404 | 413);
             assert!(refused, "{method} {path} {body}: {}", answer.status);
         }
     }

@@ -7,6 +7,8 @@ mod executions;
 mod hostile;
 mod limits;
 mod server;
+mod streams;
+mod suspension;
 mod system;
 mod tokens;
 mod walk;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
+use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::{Clock, SystemClock};
 use ff_server::{Auth, Bound, Config};
 use serde_json::{Value, json};
@@ -42,11 +43,22 @@ impl Server {
         Self::start_on(config, Arc::new(SystemClock)).await
     }
 
+    /// A server whose engine has settings of its own.
+    pub async fn start_engine(config: Config, engine: EngineConfig) -> Self {
+        let options = SqliteOptions { engine, ..SqliteOptions::new("") };
+        Self::start_options(config, options).await
+    }
+
     /// A server whose store goes by another clock.
     pub async fn start_on(config: Config, clock: Arc<dyn Clock>) -> Self {
+        let options = SqliteOptions { clock, ..SqliteOptions::new("") };
+        Self::start_options(config, options).await
+    }
+
+    async fn start_options(config: Config, options: SqliteOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("flowfabric.db").display().to_string();
-        let options = SqliteOptions { clock, ..SqliteOptions::new(path) };
+        let uri = folder.path().join("flowfabric.db").display().to_string();
+        let options = SqliteOptions { uri, ..options };
         let backend = SqliteBackend::open(options).await.unwrap();
         let bound = Bound::bind(&config, backend.clone()).await.unwrap();
         let address = bound.local_addr();

@@ -18,6 +18,15 @@ fn address(route: &Route) -> String {
         .replace("{flow_id}", "0193b3c4-0000-7000-8000-000000000001")
         .replace("{lane_id}", "l")
         .replace("{token_id}", "0193b3c4-0000-7000-8000-000000000001")
+        .replace("{waitpoint_id}", "0193b3c4-0000-7000-8000-000000000001")
+        .replace("{token}", "ffw1.k1.x.y")
+        .replace("{signal_name}", "approve")
+        .replace("{worker_instance_id}", "w-1")
+}
+
+/// Whether no API token is asked for.
+fn is_open(route: &Route) -> bool {
+    matches!(route.access, Access::Public | Access::Waitpoint)
 }
 
 #[tokio::test]
@@ -28,6 +37,13 @@ async fn no_route_answers_strangers() {
         let (method, path) = (route.method.as_str(), address(&route));
         if route.access == Access::Public {
             assert!(["/livez", "/readyz"].contains(&route.path), "{} is public", route.path);
+            continue;
+        }
+        if route.access == Access::Waitpoint {
+            let body = json!({ "token": "ffw1.k1.x.y", "signal": { "signal_name": "x" } });
+            let body = (route.name == "deliver_signal").then_some(body);
+            let answer = server.client.with(None).send(method, &path, &[], body).await;
+            assert_eq!(answer.status, 401, "{}", route.path);
             continue;
         }
         for token in [None, Some("wrong"), Some("ff_wrong"), Some("")] {
@@ -61,7 +77,7 @@ async fn no_route_answers_tokens_that_are_over() {
     let id = of_user.unwrap()["token_id"].as_str().unwrap().to_owned();
     clock.advance(Duration::from_secs(60 * 60));
     server.client.send("DELETE", &format!("/v1/tokens/{id}"), &[], None).await.expect(200);
-    for route in ff_server::table().iter().filter(|route| route.access != Access::Public) {
+    for route in ff_server::table().iter().filter(|route| !is_open(route)) {
         for client in [&expired, &revoked] {
             let answer = client.send(route.method.as_str(), &address(route), &[], None).await;
             answer.refused(401, "unauthorized");
@@ -99,7 +115,7 @@ async fn no_route_answers_the_wrong_namespace() {
     for route in ff_server::table() {
         let method = route.method.as_str();
         let paths = match (route.access, route.reach) {
-            (Access::Public | Access::Known, _) => continue,
+            (Access::Public | Access::Known | Access::Waitpoint, _) => continue,
             (_, Reach::Everything) => vec![address(&route)],
             _ => {
                 ["default", "*"].map(|name| format!("{}?namespace={name}", address(&route))).into()
@@ -128,12 +144,13 @@ async fn foreign_things_do_not_exist() {
             "change_priority" => Some(json!({ "priority": 1 })),
             "reschedule" => Some(json!({ "delay": "1s" })),
             "set_tags" => Some(json!({ "a.b": "c" })),
+            "signal_waitpoint" => Some(json!({ "signal_name": "x" })),
             _ => None,
         };
         let mut answers = Vec::new();
         for id in [&*id, absent] {
             let short = id.replace("{fp:", "").replace('}', "");
-            let path = route.path.replace("{execution_id}", &short);
+            let path = address(route).replace("0:0193b3c4-0000-7000-8000-000000000001", &short);
             let mut problem =
                 stranger.send(method, &path, &[], body.clone()).await.refused(404, "not_found");
             problem["request_id"].take();
