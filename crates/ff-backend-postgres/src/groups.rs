@@ -111,6 +111,7 @@ impl<'r> Group<'r, &'r ExecutionRow> for NewOptions {
         ("not_before_ms", "int8"),
         ("deadline_at_ms", "int8"),
         ("holds_key", "bool"),
+        ("raw_fields", "jsonb"),
     ];
 
     fn show(viewer: &mut impl Viewer<'r, &'r ExecutionRow>) {
@@ -125,6 +126,7 @@ impl<'r> Group<'r, &'r ExecutionRow> for NewOptions {
         viewer.cell(|row| ms(row.not_before));
         viewer.cell(|row| ms(row.deadline_at));
         viewer.cell(|row| row.holds_key);
+        viewer.cell(|row| Json(&row.raw_fields));
     }
 }
 

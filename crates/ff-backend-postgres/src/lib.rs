@@ -13,6 +13,7 @@ mod clock;
 mod columns;
 mod config;
 mod error;
+mod flows;
 mod groups;
 mod held;
 mod listen;

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptKey, EdgeGroupKey, EdgeGroupRow, EventRow, ExecutionRow, FlowKey, IdempotencyKey,
-    IdempotencyRow, TimerKey, TimerKind, TimerRow,
+    AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey,
+    TimerKind, TimerRow,
 };
 use ff_core::store::cells::{Reader, Words, readable};
-use ff_core::store::{Batch, Needs, RetentionScan, World};
+use ff_core::store::{Batch, MemberScan, Needs, RetentionScan, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -72,7 +72,7 @@ impl Loader<'_> {
             self.retired(world, scan, &mut executions).await?;
         }
         self.flows(world, &needs.flows, &self.statements.flows_locked).await?;
-        self.members(&needs.flow_members, &mut executions).await?;
+        self.members(world, &needs.members, &mut executions).await?;
         self.executions(world, &executions).await?;
         if needs.unannounced > 0 {
             self.unannounced(world, needs.unannounced).await?;
@@ -84,7 +84,6 @@ impl Loader<'_> {
         if !needs.claimable.is_empty() {
             self.flows_of_claimable(world).await?;
         }
-        self.edge_groups(world, &needs.edge_groups_into).await?;
         self.records(world, needs).await?;
         self.lanes(world, needs).await?;
         self.idempotency(world, needs).await
@@ -176,7 +175,8 @@ impl Loader<'_> {
         let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
         let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
         for cells in self.fetch(sqlx::query(sql).bind(partitions).bind(ids)).await? {
-            world.flows.load(Reader::new(&Column(&cells), self.words).flow()?);
+            // A claim may have looked at it before it was locked.
+            world.flows.reload(Reader::new(&Column(&cells), self.words).flow()?);
         }
         Ok(())
     }
@@ -195,17 +195,27 @@ impl Loader<'_> {
 
     async fn members(
         &mut self,
-        flows: &BTreeSet<FlowKey>,
+        world: &mut World,
+        scans: &BTreeSet<MemberScan>,
         executions: &mut BTreeSet<ExecutionKey>,
     ) -> Result<(), StoreError> {
-        for flow in flows {
+        for scan in scans {
             let sql = "SELECT execution_id FROM ff_exec_core \
-                       WHERE partition_key = $1 AND flow_id = $2";
-            let query = sqlx::query(sql).bind(narrow(flow.partition)).bind(flow.id);
-            for cells in self.fetch(query).await? {
-                let id = Reader::new(&Column(&cells), self.words).uuid()?;
-                executions.insert(ExecutionKey { partition: flow.partition, id });
+                       WHERE partition_key = $1 AND flow_id = $2 AND execution_id > $3 \
+                       ORDER BY execution_id LIMIT $4";
+            let query = sqlx::query(sql)
+                .bind(narrow(scan.flow.partition))
+                .bind(scan.flow.id)
+                .bind(scan.after.unwrap_or_default())
+                .bind(whole(scan.limit));
+            let found = self.fetch(query).await?;
+            let mut last = None;
+            for cells in &found {
+                let id = Reader::new(&Column(cells), self.words).uuid()?;
+                executions.insert(scan.flow.member(id));
+                last = Some(id);
             }
+            world.members.insert(*scan, last.filter(|_| found.len() == scan.limit));
         }
         Ok(())
     }
@@ -217,34 +227,6 @@ impl Loader<'_> {
             if let Some(row) = readable(read)? {
                 world.unannounced.push(row.key);
                 world.executions.load(row);
-            }
-        }
-        Ok(())
-    }
-
-    async fn edge_groups(
-        &mut self,
-        world: &mut World,
-        keys: &BTreeSet<ExecutionKey>,
-    ) -> Result<(), StoreError> {
-        for key in keys {
-            let sql = "SELECT g.flow_id, g.success_count, g.fail_count, g.skip_count, \
-                       g.running_count FROM ff_edge_group AS g \
-                       WHERE g.partition_key = $1 AND g.downstream_eid = $2 AND EXISTS \
-                       (SELECT 1 FROM ff_edge AS e WHERE e.partition_key = g.partition_key \
-                        AND e.downstream_eid = g.downstream_eid AND e.flow_id = g.flow_id) \
-                       ORDER BY g.flow_id FOR UPDATE OF g";
-            for cells in self.fetch(one_key(sqlx::query(sql), key.partition, key.id)).await? {
-                let column = Column(&cells);
-                let mut reader = Reader::new(&column, self.words);
-                let flow = FlowKey { partition: key.partition, id: reader.uuid()? };
-                world.edge_groups.load(EdgeGroupRow {
-                    key: EdgeGroupKey { flow, downstream: key.id },
-                    success_count: reader.number()?,
-                    fail_count: reader.number()?,
-                    skip_count: reader.number()?,
-                    running_count: reader.number()?,
-                });
             }
         }
         Ok(())
@@ -353,10 +335,6 @@ impl Loader<'_> {
         let query = query.persistent(self.keeps);
         query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
     }
-}
-
-fn one_key(query: Prepared<'_>, partition: u16, id: Uuid) -> Prepared<'_> {
-    query.bind(narrow(partition)).bind(id)
 }
 
 fn timer(cells: &Column<'_>, words: &mut Words) -> Result<TimerRow, StoreError> {

@@ -7,6 +7,7 @@ use thiserror::Error;
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "tables", include_str!("../migrations/0001_tables.sql")),
     (2, "submit", include_str!("../migrations/0002_submit.sql")),
+    (3, "flows", include_str!("../migrations/0003_flows.sql")),
     (4, "suspension", include_str!("../migrations/0004_suspension.sql")),
     (5, "streams", include_str!("../migrations/0005_streams.sql")),
     (8, "tokens", include_str!("../migrations/0008_tokens.sql")),

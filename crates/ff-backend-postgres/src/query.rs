@@ -95,6 +95,11 @@ impl Reads<'_> {
         match query {
             Query::Execution(key) => self.execution(&mut rows, key).await?,
             Query::Executions(list) => rows.executions = self.list(&list).await?,
+            Query::Flow(flow) => {
+                rows.flows = self.flow(flow).await?;
+                rows.counts = self.member_counts(flow).await?;
+            }
+            Query::Flows(list) => rows.flows = self.list_flows(&list).await?,
             Query::UnfinishedMembers { flow, limit } => {
                 rows.executions = self.unfinished(flow, limit).await?;
             }
@@ -207,7 +212,8 @@ impl Reads<'_> {
     ) -> Result<Vec<ExecutionRow>, StoreError> {
         let sql = format!(
             "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = $1 AND flow_id = $2 \
-             AND lifecycle_phase NOT IN ('terminal', 'cancelled') ORDER BY execution_id LIMIT $3"
+             AND lifecycle_phase NOT IN ('terminal', 'cancelled') \
+             AND blocking_reason <> 'paused_by_flow_cancel' ORDER BY execution_id LIMIT $3"
         );
         let query = keyed(&sql, flow.partition, flow.id).bind(whole(limit));
         executions(&self.fetch(query).await?)

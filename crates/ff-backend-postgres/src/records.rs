@@ -1,7 +1,9 @@
 //! Records by their description: reads inside transactions and outside, and writes.
 
+use std::collections::BTreeMap;
+
 use ff_core::engine_error::StoreError;
-use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Spec, Value};
+use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Order, Spec, Value};
 use ff_core::store::cells::{Reader, Words};
 use ff_core::store::{Lock, Needs, Scan, World, Write};
 use uuid::Uuid;
@@ -30,18 +32,62 @@ impl Loader<'_> {
                 world.records.load(Reader::new(&Column(&cells), self.words).record(spec)?);
             }
         }
+        let mut alike: BTreeMap<Shape, Vec<&Scan>> = BTreeMap::new();
         for scan in &needs.scans {
-            let lock = match scan.lock {
-                Lock::Wait if self.locking => " FOR UPDATE",
-                Lock::Skip if self.locking => " FOR UPDATE SKIP LOCKED",
-                Lock::Wait | Lock::Skip | Lock::None => "",
-            };
+            alike.entry(shape(scan)).or_default().push(scan);
+        }
+        for scans in alike.values() {
+            self.scans(world, scans).await?;
+        }
+        Ok(())
+    }
+
+    /// Scans of whole tables.
+    async fn scan_of_all(
+        &mut self,
+        world: &mut World,
+        scans: &[&Scan],
+        lock: &str,
+    ) -> Result<(), StoreError> {
+        for scan in scans {
             let sql = scan_sql(scan) + lock;
             let mut rows = Vec::new();
             for cells in self.fetch(scanning(sqlx::query(&sql), scan)).await? {
                 rows.push(Reader::new(&Column(&cells), self.words).record(scan.spec)?);
             }
-            world.scans.insert(scan.clone(), scan.found(&rows));
+            world.scans.insert((*scan).clone(), scan.found(&rows));
+            for row in rows {
+                world.records.load(row);
+            }
+        }
+        Ok(())
+    }
+
+    /// Scans that differ only in their values, in one statement.
+    async fn scans(&mut self, world: &mut World, scans: &[&Scan]) -> Result<(), StoreError> {
+        let first = scans[0];
+        let lock = match first.lock {
+            Lock::Wait if self.locking => " FOR UPDATE",
+            Lock::Skip if self.locking => " FOR UPDATE SKIP LOCKED",
+            Lock::Wait | Lock::Skip | Lock::None => "",
+        };
+        if first.prefix.is_empty() && first.after.is_empty() {
+            return self.scan_of_all(world, scans, lock).await;
+        }
+        let sql = scans_sql(first, lock);
+        let (columns, values) = (scanned_columns(first), scanned_values(scans));
+        let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+        let query = arrays(sqlx::query(&sql), &columns, &values).bind(whole(first.limit));
+        let mut found: Vec<Vec<AnyRow>> = vec![Vec::new(); scans.len()];
+        for cells in self.fetch(query).await? {
+            let column = Column(&cells);
+            let mut reader = Reader::new(&column, self.words);
+            let number: usize = reader.number()?;
+            found[number - 1].push(reader.record(first.spec)?);
+        }
+        for (scan, mut rows) in scans.iter().zip(found) {
+            rows.sort_by_cached_key(|row| scan.values_of(row));
+            world.scans.insert((*scan).clone(), scan.found(&rows));
             for row in rows {
                 world.records.load(row);
             }
@@ -162,6 +208,52 @@ fn by_keys(spec: &Spec) -> String {
         spec.table,
         sql::matching("t", &key),
         order.join(", ")
+    )
+}
+
+/// What scans must have in common to share a statement.
+type Shape = (&'static str, Option<&'static Order>, usize, usize, usize, Lock);
+
+fn shape(scan: &Scan) -> Shape {
+    let lens = (scan.prefix.len(), scan.after.len());
+    (scan.spec.table, scan.order, lens.0, lens.1, scan.limit, scan.lock)
+}
+
+fn scanned_columns(scan: &Scan) -> Vec<Described> {
+    scan.parameters().into_iter().map(|(column, _)| *column).collect()
+}
+
+fn scanned_values(scans: &[&Scan]) -> Vec<Vec<Value>> {
+    let values = |scan: &&Scan| scan.prefix.iter().chain(&scan.after).cloned().collect();
+    scans.iter().map(values).collect()
+}
+
+/// The first column of each row is the number of its scan, from 1.
+fn scans_sql(scan: &Scan, lock: &str) -> String {
+    let given = scanned_columns(scan);
+    let arrays = given.iter().enumerate();
+    let arrays = arrays.map(|(at, column)| format!("${}::{}[]", at + 1, kind(column.kind)));
+    let names: Vec<String> = (0..given.len()).map(|at| format!("v{at}")).collect();
+    let known = scan.prefix.len();
+    let mut tests: Vec<String> =
+        (0..known).map(|at| format!("r.{} = s.v{at}", given[at].name)).collect();
+    if known < given.len() {
+        let behind: Vec<_> = given[known..].iter().map(|column| column.name).collect();
+        let values: Vec<_> = (known..given.len()).map(|at| format!("s.v{at}")).collect();
+        tests.push(format!("({}) > ({})", behind.join(", "), values.join(", ")));
+    }
+    let places = scan.places().into_iter().map(|at| scan.spec.columns[at].name);
+    let read = scan.spec.columns.iter().map(|column| format!("r.{}", read(column)));
+    format!(
+        "SELECT s.n, t.* FROM unnest({}) WITH ORDINALITY AS s({}, n), LATERAL ( \
+           SELECT {} FROM {} AS r WHERE {} ORDER BY {} LIMIT ${}{lock}) AS t",
+        arrays.collect::<Vec<_>>().join(", "),
+        names.join(", "),
+        read.collect::<Vec<_>>().join(", "),
+        scan.spec.table,
+        tests.join(" AND "),
+        places.collect::<Vec<_>>().join(", "),
+        given.len() + 1,
     )
 }
 

@@ -19,7 +19,9 @@ pub(crate) struct Writes {
     pub delete_idempotency: String,
     pub insert_lanes: String,
     pub update_lanes: String,
-    pub update_edge_groups: String,
+    pub insert_flows: String,
+    pub update_flows: String,
+    pub delete_flows: String,
     pub purge: Vec<String>,
 }
 
@@ -50,14 +52,24 @@ const LANE: Columns = &[
     ("limited", "bool"),
 ];
 
-const GROUP_KEY: Columns =
-    &[("partition_key", "int2"), ("flow_id", "uuid"), ("downstream_eid", "uuid")];
+const FLOW_KEY: Columns = &[("partition_key", "int2"), ("flow_id", "uuid")];
 
-const GROUP: Columns = &[
-    ("success_count", "int4"),
-    ("fail_count", "int4"),
-    ("skip_count", "int4"),
-    ("running_count", "int4"),
+const FLOW: Columns = &[
+    ("namespace", "text"),
+    ("flow_kind", "text"),
+    ("graph_revision", "int8"),
+    ("public_flow_state", "text"),
+    ("created_at_ms", "int8"),
+    ("terminal_at_ms", "int8"),
+    ("node_count", "int8"),
+    ("edge_count", "int8"),
+    ("completed_count", "int8"),
+    ("failed_count", "int8"),
+    ("cancelled_count", "int8"),
+    ("expired_count", "int8"),
+    ("skipped_count", "int8"),
+    ("spared_count", "int8"),
+    ("raw_fields", "json"),
 ];
 
 impl Default for Writes {
@@ -74,7 +86,9 @@ impl Default for Writes {
             delete_idempotency: delete("ff_idempotency", WORD_KEY),
             insert_lanes: insert(1, "ff_lane", &[lane_key, LANE]),
             update_lanes: update(1, "ff_lane", lane_key, &[LANE]),
-            update_edge_groups: update(1, "ff_edge_group", GROUP_KEY, &[GROUP]),
+            insert_flows: insert(1, "ff_flow_core", &[FLOW_KEY, FLOW]),
+            update_flows: update(1, "ff_flow_core", FLOW_KEY, &[FLOW]),
+            delete_flows: delete("ff_flow_core", FLOW_KEY),
             purge: owned.chain(known).map(|table| delete(table, KEY)).collect(),
         }
     }
@@ -127,15 +141,6 @@ pub(crate) fn update(
 pub(crate) fn delete(table: &str, key: &[(&str, &str)]) -> String {
     format!("DELETE FROM {table} USING {} WHERE {}", rows(1, key), matching(table, key))
 }
-
-pub(crate) const INSERT_FLOW: &str = "INSERT INTO ff_flow_core (partition_key, flow_id, namespace, \
-    graph_revision, public_flow_state, created_at_ms, terminal_at_ms, raw_fields) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8::text::jsonb)";
-
-/// Namespace and creation stay as they are; they are named so that both statements take the same.
-pub(crate) const UPDATE_FLOW: &str = "UPDATE ff_flow_core SET namespace = $3, graph_revision = $4, \
-    public_flow_state = $5, created_at_ms = $6, terminal_at_ms = $7, raw_fields = $8::text::jsonb \
-    WHERE partition_key = $1 AND flow_id = $2";
 
 pub(crate) const LOCK_SHARDS: &str =
     "SELECT shard FROM ff_event_shard WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";

@@ -300,7 +300,6 @@ fn is_empty(change: &Change) -> bool {
     change.executions.is_empty()
         && change.attempts.is_empty()
         && change.flows.is_empty()
-        && change.edge_groups.is_empty()
         && change.records.is_empty()
         && change.lanes.is_empty()
         && change.timers.is_empty()

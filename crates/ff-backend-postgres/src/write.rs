@@ -6,8 +6,7 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Row,
-    TimerRow,
+    AttemptRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Row, TimerRow,
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -87,7 +86,6 @@ impl Writing<'_> {
         self.write_idempotency(&change.idempotency).await?;
         self.write_lanes(&change.lanes).await?;
         self.write_flows(&change.flows).await?;
-        self.write_edge_groups(&change.edge_groups).await?;
         self.write_records(&change.records).await
     }
 
@@ -258,37 +256,21 @@ impl Writing<'_> {
     }
 
     async fn write_flows(&mut self, writes: &[Write<FlowRow>]) -> Result<(), StoreError> {
-        for write in writes {
-            let query = match write {
-                Write::Insert(row) => flow(sqlx::query(sql::INSERT_FLOW), row),
-                Write::Update(row) => flow(sqlx::query(sql::UPDATE_FLOW), row),
-                Write::Delete(key) => {
-                    let sql = "DELETE FROM ff_flow_core WHERE partition_key = $1 AND flow_id = $2";
-                    sqlx::query(sql).bind(narrow(key.partition)).bind(key.id)
-                }
-            };
+        let gone = deleted(writes);
+        if !gone.is_empty() {
+            let query = sqlx::query(&self.writes.delete_flows)
+                .bind(column(&gone, |key| narrow(key.partition)))
+                .bind(column(&gone, |key| key.id));
             self.run(query).await?;
         }
-        Ok(())
-    }
-
-    async fn write_edge_groups(
-        &mut self,
-        writes: &[Write<EdgeGroupRow>],
-    ) -> Result<(), StoreError> {
-        let rows = put(writes);
-        if rows.is_empty() {
-            return Ok(());
+        let (new, changed) = (inserted(writes), updated(writes));
+        for (sql, rows) in [(&self.writes.insert_flows, new), (&self.writes.update_flows, changed)]
+        {
+            if !rows.is_empty() {
+                self.run(flows(sqlx::query(sql), &rows)).await?;
+            }
         }
-        let query = sqlx::query(&self.writes.update_edge_groups)
-            .bind(column(&rows, |row| narrow(row.key.flow.partition)))
-            .bind(column(&rows, |row| row.key.flow.id))
-            .bind(column(&rows, |row| row.key.downstream))
-            .bind(column(&rows, |row| row.success_count as i32))
-            .bind(column(&rows, |row| row.fail_count as i32))
-            .bind(column(&rows, |row| row.skip_count as i32))
-            .bind(column(&rows, |row| row.running_count as i32));
-        self.run(query).await
+        Ok(())
     }
 
     /// Forgets executions and everything that hangs on them.
@@ -407,7 +389,6 @@ fn has_rest(change: &Change) -> bool {
     !(change.idempotency.is_empty()
         && change.lanes.is_empty()
         && change.flows.is_empty()
-        && change.edge_groups.is_empty()
         && change.records.is_empty())
 }
 
@@ -415,16 +396,25 @@ fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
     rows.iter().map(|row| cell(row)).collect()
 }
 
-fn flow<'q>(query: Prepared<'q>, row: &'q FlowRow) -> Prepared<'q> {
+fn flows<'q>(query: Prepared<'q>, rows: &[&'q FlowRow]) -> Prepared<'q> {
     query
-        .bind(narrow(row.key.partition))
-        .bind(row.key.id)
-        .bind(&*row.namespace)
-        .bind(row.graph_revision)
-        .bind(row.state.word())
-        .bind(row.created_at.0)
-        .bind(ms(row.terminal_at))
-        .bind(&*row.raw_fields)
+        .bind(column(rows, |row| narrow(row.key.partition)))
+        .bind(column(rows, |row| row.key.id))
+        .bind(column(rows, |row| &*row.namespace))
+        .bind(column(rows, |row| &*row.kind))
+        .bind(column(rows, |row| row.graph_revision))
+        .bind(column(rows, |row| row.state.word()))
+        .bind(column(rows, |row| row.created_at.0))
+        .bind(column(rows, |row| ms(row.terminal_at)))
+        .bind(column(rows, |row| row.nodes as i64))
+        .bind(column(rows, |row| row.edges as i64))
+        .bind(column(rows, |row| row.ended.completed as i64))
+        .bind(column(rows, |row| row.ended.failed as i64))
+        .bind(column(rows, |row| row.ended.cancelled as i64))
+        .bind(column(rows, |row| row.ended.expired as i64))
+        .bind(column(rows, |row| row.ended.skipped as i64))
+        .bind(column(rows, |row| row.ended.spared as i64))
+        .bind(column(rows, |row| &*row.raw_fields))
 }
 
 fn inserted<R: Row>(writes: &[Write<R>]) -> Vec<&R> {

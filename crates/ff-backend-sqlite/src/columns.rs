@@ -16,8 +16,9 @@ pub(crate) const ATTEMPT: &str = "attempt_index, attempt_type, lease_epoch, work
     worker_instance_id, lease_expires_at_ms, started_at_ms, terminal_at_ms, outcome, \
     failure_reason, failure_category, retry_at_ms, progress_pct, progress_message";
 
-pub(crate) const FLOW: &str = "flow_id, partition_key, namespace, graph_revision, \
-    public_flow_state, created_at_ms, terminal_at_ms, raw_fields";
+pub(crate) const FLOW: &str = "flow_id, partition_key, namespace, flow_kind, graph_revision, \
+    public_flow_state, created_at_ms, terminal_at_ms, node_count, edge_count, completed_count, \
+    failed_count, cancelled_count, expired_count, skipped_count, spared_count, raw_fields";
 
 pub(crate) const LANE: &str =
     "lane_id, lane_state, paused_reason, paused_by, paused_at_ms, limited";

@@ -12,6 +12,7 @@ mod cells;
 mod columns;
 mod config;
 mod error;
+mod flows;
 mod held;
 mod load;
 mod lock;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use ff_core::capability;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{
-    AttemptKey, AttemptRow, Blob, EdgeGroupKey, EdgeGroupRow, ExecutionRow, FlowKey,
-    IdempotencyKey, IdempotencyRow,
+    AttemptKey, AttemptRow, Blob, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
 };
 use ff_core::store::cells::{Reader, Words, readable};
-use ff_core::store::{ClaimScan, Claimable, Needs, World};
+use ff_core::store::{ClaimScan, Claimable, MemberScan, Needs, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use foldhash::HashMap;
 use rusqlite::{Connection, Row, params};
@@ -53,17 +52,14 @@ impl Loader<'_> {
         world.executions.reserve(rows);
         world.attempts.reserve(rows);
         self.executions(world, &keys)?;
-        for flow in &needs.flow_members {
-            self.members(world, *flow)?;
+        for scan in &needs.members {
+            self.members(world, *scan)?;
         }
         for key in &needs.attempts {
             self.attempt(world, key.execution, key.index)?;
         }
         for flow in &needs.flows {
             self.flow(world, *flow)?;
-        }
-        for key in &needs.edge_groups_into {
-            self.edge_groups(world, *key)?;
         }
         for lane in &needs.lanes {
             self.lane(world, lane)?;
@@ -160,12 +156,20 @@ impl Loader<'_> {
         Ok(())
     }
 
-    fn members(&mut self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
+    fn members(&mut self, world: &mut World, scan: MemberScan) -> Result<(), StoreError> {
         let mut statement = self.prepare(&self.statements.member)?;
-        let mut rows = statement.query([flow.id.as_bytes()]).map_err(|e| store_error(&e))?;
+        let after = scan.after.map(|after| after.as_bytes().to_vec()).unwrap_or_default();
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        let mut rows = statement
+            .query(params![scan.flow.id.as_bytes(), after, limit])
+            .map_err(|e| store_error(&e))?;
+        let (mut count, mut last) = (0, None);
         while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            count += 1;
+            last = Some(cells.get(0).map_err(|e| store_error(&e))?);
             self.joined(world, cells, |_| true)?;
         }
+        world.members.insert(scan, last.filter(|_| count == scan.limit));
         Ok(())
     }
 
@@ -196,27 +200,6 @@ impl Loader<'_> {
         let mut rows = statement.query([flow.id.as_bytes()]).map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
             world.flows.load(Reader::new(&Written(cells), self.words).flow()?);
-        }
-        Ok(())
-    }
-
-    fn edge_groups(&self, world: &mut World, key: ExecutionKey) -> Result<(), StoreError> {
-        let sql = "SELECT flow_id, success_count, fail_count, skip_count, running_count \
-                   FROM ff_edge_group AS g WHERE downstream_eid = ?1 AND EXISTS \
-                   (SELECT 1 FROM ff_edge AS e WHERE e.downstream_eid = g.downstream_eid \
-                    AND e.flow_id = g.flow_id)";
-        let group = |row: &Row<'_>| {
-            let flow = FlowKey { partition: 0, id: row.get(0)? };
-            Ok(EdgeGroupRow {
-                key: EdgeGroupKey { flow, downstream: key.id },
-                success_count: row.get(1)?,
-                fail_count: row.get(2)?,
-                skip_count: row.get(3)?,
-                running_count: row.get(4)?,
-            })
-        };
-        for row in self.rows(sql, params![key.id.as_bytes()], group)? {
-            world.edge_groups.load(row);
         }
         Ok(())
     }

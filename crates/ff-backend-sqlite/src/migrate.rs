@@ -14,6 +14,7 @@ use crate::error::is_busy;
 /// released is never changed.
 const MIGRATIONS: &[(i64, &str)] = &[
     (1, include_str!("sql/schema.sql")),
+    (3, include_str!("sql/flow.sql")),
     (4, include_str!("sql/suspension.sql")),
     (5, include_str!("sql/streams.sql")),
     (8, include_str!("sql/tokens.sql")),

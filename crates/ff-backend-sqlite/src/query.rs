@@ -30,6 +30,11 @@ pub(crate) async fn run(
     match query {
         Query::Execution(key) => reads.execution(&mut rows, key).await?,
         Query::Executions(list) => rows.executions = reads.list(&list).await?,
+        Query::Flow(flow) => {
+            rows.flows = reads.flow(flow).await?;
+            rows.counts = reads.member_counts(flow).await?;
+        }
+        Query::Flows(list) => rows.flows = reads.list_flows(&list).await?,
         Query::UnfinishedMembers { flow, limit } => {
             rows.executions = reads.unfinished(flow, limit).await?;
         }
@@ -156,7 +161,8 @@ impl Reads<'_> {
     ) -> Result<Vec<ExecutionRow>, StoreError> {
         let sql = format!(
             "SELECT {EXECUTION} FROM ff_exec_core WHERE flow_id = ?1 \
-             AND lifecycle_phase NOT IN {FINISHED} ORDER BY execution_id LIMIT ?2"
+             AND lifecycle_phase NOT IN {FINISHED} \
+             AND blocking_reason <> 'paused_by_flow_cancel' ORDER BY execution_id LIMIT ?2"
         );
         executions(&self.fetch(sqlx::query(&sql).bind(flow.id).bind(whole(limit))).await?)
     }
@@ -299,7 +305,7 @@ impl Reads<'_> {
     }
 }
 
-fn whole(number: usize) -> i64 {
+pub(crate) fn whole(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 

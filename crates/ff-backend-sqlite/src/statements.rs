@@ -59,7 +59,10 @@ impl Default for Statements {
                 "{execution} WHERE e.partition_key = 0 AND e.execution_id IN ({})",
                 vec!["?"; CHUNK].join(", ")
             ),
-            member: format!("{execution} WHERE e.flow_id = ?1"),
+            member: format!(
+                "{execution} WHERE e.flow_id = ?1 AND e.execution_id > ?2 \
+                 ORDER BY e.execution_id LIMIT ?3"
+            ),
             claim,
             attempt: format!(
                 "SELECT {ATTEMPT} FROM ff_attempt \

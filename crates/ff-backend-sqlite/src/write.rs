@@ -2,8 +2,7 @@
 
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptRow, Blob, EdgeGroupRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow,
-    TimerRow,
+    AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, TimerRow,
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -250,56 +249,50 @@ impl Writing<'_> {
                 )?,
             }
         }
-        for write in &change.edge_groups {
-            if let Write::Insert(row) | Write::Update(row) = write {
-                self.write_edge_group(row)?;
-            }
-        }
         Ok(())
     }
 
     fn insert_flow(&self, row: &FlowRow) -> Result<()> {
         self.run(
-            "INSERT INTO ff_flow_core (flow_id, namespace, graph_revision, public_flow_state, \
-             created_at_ms, terminal_at_ms, raw_fields) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            "INSERT INTO ff_flow_core (flow_id, namespace, flow_kind, graph_revision, \
+             public_flow_state, created_at_ms, terminal_at_ms, node_count, edge_count, raw_fields) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             params![
                 row.key.id.as_bytes(),
                 &*row.namespace,
+                &*row.kind,
                 row.graph_revision,
                 row.state.word(),
                 row.created_at.0,
                 ms(row.terminal_at),
+                row.nodes,
+                row.edges,
                 &*row.raw_fields
             ],
-        )
+        )?;
+        if row.ended == Endings::default() { Ok(()) } else { self.update_flow(row) }
     }
 
     fn update_flow(&self, row: &FlowRow) -> Result<()> {
         self.run(
             "UPDATE ff_flow_core SET graph_revision = ?2, public_flow_state = ?3, \
-             terminal_at_ms = ?4, raw_fields = ?5 WHERE partition_key = 0 AND flow_id = ?1",
+             terminal_at_ms = ?4, node_count = ?5, edge_count = ?6, completed_count = ?7, \
+             failed_count = ?8, cancelled_count = ?9, expired_count = ?10, skipped_count = ?11, \
+             spared_count = ?12, raw_fields = ?13 WHERE partition_key = 0 AND flow_id = ?1",
             params![
                 row.key.id.as_bytes(),
                 row.graph_revision,
                 row.state.word(),
                 ms(row.terminal_at),
+                row.nodes,
+                row.edges,
+                row.ended.completed,
+                row.ended.failed,
+                row.ended.cancelled,
+                row.ended.expired,
+                row.ended.skipped,
+                row.ended.spared,
                 &*row.raw_fields
-            ],
-        )
-    }
-
-    fn write_edge_group(&self, row: &EdgeGroupRow) -> Result<()> {
-        self.run(
-            "UPDATE ff_edge_group SET success_count = ?3, fail_count = ?4, skip_count = ?5, \
-             running_count = ?6 \
-             WHERE partition_key = 0 AND flow_id = ?1 AND downstream_eid = ?2",
-            params![
-                row.key.flow.id.as_bytes(),
-                row.key.downstream.as_bytes(),
-                row.success_count,
-                row.fail_count,
-                row.skip_count,
-                row.running_count
             ],
         )
     }

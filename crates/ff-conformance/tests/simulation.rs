@@ -46,6 +46,8 @@ fn every_seed_keeps_every_promise() {
         ("cancellations", total.cancels),
         ("replays", total.replays),
         ("waits for limits", total.limited),
+        ("skipped members", total.skips),
+        ("cancelled flows", total.cancelled_flows),
     ] {
         assert!(count * 10 >= seeds, "only {count} {what} in {seeds} runs");
     }

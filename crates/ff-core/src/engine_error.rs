@@ -54,6 +54,7 @@ kinds!(
         SignalLimitExceeded = "signal_limit_exceeded", Terminal;
         InvalidKid = "invalid_kid", Terminal;
         WaitpointSecretMissing = "waitpoint_secret_missing", Terminal;
+        InvalidGraph = "invalid_graph", Terminal;
     }
 );
 
@@ -64,6 +65,7 @@ kinds!(
         ExecutionNotActive = "execution_not_active", Terminal;
         LeaseConflict = "lease_conflict", Retryable;
         RetryExhausted = "retry_exhausted", Retryable;
+        CascadeRunning = "cascade_running", Retryable;
     }
 );
 
@@ -76,6 +78,7 @@ kinds!(
         WaitpointAlreadyExists = "waitpoint_already_exists", Terminal;
         RotationConflict = "rotation_conflict", Terminal;
         TokenReused = "token_reused", Terminal;
+        FlowIdReused = "flow_id_reused", Terminal;
     }
 );
 
@@ -93,6 +96,8 @@ kinds!(
         PendingWaitpointExpired = "pending_waitpoint_expired", Terminal;
         WaitpointClosed = "waitpoint_closed", Terminal;
         TargetNotSignalable = "target_not_signalable", Terminal;
+        NotInFlow = "not_in_flow", Terminal;
+        FlowEnded = "flow_ended", Terminal;
     }
 );
 

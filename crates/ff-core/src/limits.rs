@@ -17,6 +17,12 @@ pub const CLAIM_BATCH: usize = 1_000;
 pub const CLAIM_LANES: usize = 64;
 pub const RENEW_BATCH: usize = 10_000;
 pub const PAGE: usize = 1_000;
+pub const NODE_NAME_BYTES: usize = 255;
+/// So many nodes and edges may a flow have, however many calls brought them.
+pub const FLOW_NODES: usize = 1_000_000;
+pub const FLOW_EDGES: usize = 4_000_000;
+/// Flows with more nodes cannot be replayed from a node or forked, which takes the whole graph.
+pub const FLOW_REPLAY_NODES: usize = 100_000;
 pub const PROGRESS_MESSAGE_BYTES: usize = 4096;
 /// How many scopes or namespaces a token names.
 pub const TOKEN_WORDS: usize = 64;
@@ -84,10 +90,21 @@ pub struct Limits {
     pub queue: usize,
     /// How many operations one transaction may carry.
     pub batch: usize,
+    /// How many nodes one call may bring to a flow.
+    pub flow_nodes: usize,
+    /// How many edges one call may bring to a flow.
+    pub flow_edges: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { payload_bytes: 1024 * 1024, signal_bytes: 256 * 1024, queue: 8192, batch: 512 }
+        Self {
+            payload_bytes: 1024 * 1024,
+            signal_bytes: 256 * 1024,
+            queue: 8192,
+            batch: 512,
+            flow_nodes: 10_000,
+            flow_edges: 100_000,
+        }
     }
 }

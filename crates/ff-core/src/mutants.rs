@@ -22,10 +22,14 @@ pub enum Mutant {
     PermitLeaked,
     /// A claim looks only at what a budget has used, and not at what others have reserved.
     BudgetOverspent,
+    /// The children of a member that does not complete are not told.
+    CascadeLost,
+    /// Parents that end after a group has decided make it decide again.
+    GroupFiredTwice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
@@ -34,6 +38,8 @@ impl Mutant {
         Self::SignalLost,
         Self::PermitLeaked,
         Self::BudgetOverspent,
+        Self::CascadeLost,
+        Self::GroupFiredTwice,
     ];
 }
 

@@ -11,6 +11,9 @@ mod fail;
 mod fencing;
 mod fixture;
 mod flow_cancel;
+mod flow_graph;
+mod flow_grow;
+mod flow_wide;
 mod idempotency;
 mod lane;
 mod lease;
@@ -126,6 +129,20 @@ fn executions_and_waits() -> Vec<Exercise> {
         }
         lane { pause_and_resume, pause_survives_submissions, repeated_pause }
         flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
+        flow_graph {
+            chain, diamond, failure_skips, cancelled_and_expired_count_as_failed, any_of,
+            quorum_cancels_the_rest, quorum_becomes_impossible, refused_as_a_whole, limits,
+            idempotent_by_key, delays_count_from_submission, retries_do_not_tell, reads,
+            parents_results, namespaces,
+        }
+        flow_grow {
+            extend_with_nodes, late_edges, extend_refusals, waits_for_children, replay_one,
+            replay_skipped, replay_from, fork,
+        }
+        flow_wide {
+            fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,
+            hold_in_chunks, backlog_is_drained, many_flows,
+        }
         fencing {
             after_expiry, after_revoke, after_retry, after_delay, after_cancel, after_replay,
             forged,

@@ -39,6 +39,14 @@ impl Sequence {
         Self { seed, rng: Rng::with_seed(seed), clock, handles: Vec::new() }
     }
 
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(super) fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
     pub fn namespace(&self) -> Namespace {
         Namespace::new(format!("model-{}", self.seed))
     }
@@ -65,6 +73,7 @@ impl Sequence {
             66..86 => self.operator(),
             86..88 => self.lane(),
             88..90 => Step::Stream(self.worker()),
+            90..93 => self.flow_step(),
             _ => self.read(),
         }
     }
@@ -82,6 +91,7 @@ impl Sequence {
             steps.extend(StreamStep::everything(&id).into_iter().map(Step::Stream));
             steps.push(Step::Result(id));
         }
+        steps.extend(self.every_flow());
         steps
     }
 
@@ -91,6 +101,9 @@ impl Sequence {
     }
 
     fn id(&mut self) -> ExecutionId {
+        if self.rng.u32(..5) == 0 {
+            return self.any_node();
+        }
         let at = self.rng.u64(..IDS);
         self.id_at(at)
     }
@@ -120,7 +133,8 @@ impl Sequence {
     }
 
     fn submission(&mut self) -> Submission {
-        let id = self.id();
+        let at = self.rng.u64(..IDS);
+        let id = self.id_at(at);
         let idempotency = self.some(30, |own| Idempotency {
             key: KEYS[own.rng.usize(..KEYS.len())].to_owned(),
             scope: match own.rng.u32(..3) {
@@ -179,7 +193,8 @@ impl Sequence {
     }
 
     fn create(&mut self) -> CreateExecutionArgs {
-        let execution_id = self.id();
+        let at = self.rng.u64(..IDS);
+        let execution_id = self.id_at(at);
         let now = self.clock.now();
         CreateExecutionArgs {
             partition_id: execution_id.partition(),

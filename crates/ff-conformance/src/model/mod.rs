@@ -6,6 +6,7 @@
 //! difference. The clock moves for the whole group, by a plan that depends only on the group, so a
 //! failing seed fails alone too.
 
+mod flows;
 mod generate;
 mod step;
 mod stream;

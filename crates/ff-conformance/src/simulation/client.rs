@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use ff_core::backend::CancelFlowPolicy;
 use ff_core::contracts::Submission;
 use ff_core::policy::{Backoff, ExecutionPolicy};
+use ff_core::rows::FlowKey;
+use ff_core::state::PublicState;
 use ff_core::types::ExecutionKey;
 use uuid::Uuid;
 
@@ -131,17 +134,29 @@ impl Simulation {
         }
         let known: Vec<ExecutionKey> = self.history.plans.keys().copied().collect();
         let key = known[self.rng.usize(0..known.len())];
-        let finished = self
-            .store
-            .read(|tables| tables.executions.get(&key).is_some_and(|row| row.is_finished()));
+        let state =
+            self.store.read(|tables| tables.executions.get(&key).map(|row| row.public_state));
+        let finished = state.is_some_and(|state| state.is_finished());
+        // What was skipped would wait for parents that nobody runs again.
+        let skipped = state == Some(PublicState::Skipped);
+        let flow = self.history.flows.iter().find(|flow| flow.members.contains(&key));
+        let flow = flow.map(|flow| flow.key);
         let verb = match self.rng.u32(0..20) {
+            _ if skipped => Verb::Read(key),
             // A finished execution is mostly run again; elsewhere that must be refused.
             _ if finished && self.rng.bool() => Verb::Replay(key),
             0 => Verb::Cancel(key),
             1 | 2 => Verb::ChangePriority(key, self.rng.i32(0..9)),
             3..6 => Verb::Reschedule(key, Duration::from_millis(self.rng.u64(0..1_500))),
             6 | 7 => Verb::Revoke(key),
-            8 => Verb::Replay(key),
+            8 if flow.is_none() => Verb::Replay(key),
+            9 if flow.is_some() && self.rng.u32(0..3) == 0 => {
+                let policy = match self.rng.bool() {
+                    true => CancelFlowPolicy::CancelAll,
+                    false => CancelFlowPolicy::CancelPending,
+                };
+                Verb::CancelFlow(flow.unwrap_or(FlowKey { partition: 0, id: key.id }), policy)
+            }
             _ => Verb::Read(key),
         };
         let op = self.history.invoke(Actor::Operator, verb);

@@ -6,6 +6,7 @@ use ff_core::contracts::Submission;
 use ff_core::policy::ExecutionPolicy;
 use ff_core::types::ExecutionKey;
 
+use super::flows::FlowPlan;
 use super::message::{Answer, Verb};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,7 @@ impl Plan {
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub plans: BTreeMap<ExecutionKey, Plan>,
+    pub flows: Vec<FlowPlan>,
     pub ops: Vec<Op>,
 }
 
@@ -71,7 +73,7 @@ impl History {
     }
 
     pub fn submissions_answered(&self) -> bool {
-        let submits = |op: &&Op| matches!(op.verb, Verb::Submit(_));
+        let submits = |op: &&Op| matches!(op.verb, Verb::Submit(_) | Verb::SubmitFlow(_));
         self.ops.iter().filter(submits).all(|op| !op.acked.is_empty())
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use ff_core::backend::{CapabilitySet, Handle};
+use ff_core::backend::{CancelFlowPolicy, CapabilitySet, Handle};
 use ff_core::contracts::{
     CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, FailureClass, RenewOutcome,
     ReplayExecutionArgs, ReportUsageArgs, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult,
@@ -19,6 +19,7 @@ use ff_core::operations::execution::{
 };
 use ff_core::operations::limit::ReportUsage;
 use ff_core::operations::timer::Sweep;
+use ff_core::rows::FlowKey;
 use ff_core::state::{LifecyclePhase, PublicState};
 use ff_core::store::{Job, Reply};
 use ff_core::types::{
@@ -27,7 +28,8 @@ use ff_core::types::{
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::history::Plan;
+use super::flows;
+use super::history::{History, Plan};
 use super::limits::{BUDGET, DIMENSION};
 
 /// The namespace of everything in a run.
@@ -46,6 +48,8 @@ pub(super) struct Wanted {
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
     Submit(ExecutionKey),
+    SubmitFlow(usize),
+    CancelFlow(FlowKey, CancelFlowPolicy),
     Claim(Wanted),
     Renew(Vec<Handle>),
     Complete { handle: Handle, result: Arc<[u8]> },
@@ -103,7 +107,7 @@ impl Answer {
 /// Takes the answer once the core has given one.
 pub(super) type Waiting = Box<dyn FnOnce() -> Option<Answer>>;
 
-fn job<O: Operation>(
+pub(super) fn job<O: Operation>(
     operation: O,
     answer: impl FnOnce(O::Reply) -> Answer + 'static,
 ) -> (Job, Waiting) {
@@ -122,11 +126,13 @@ fn done<T>(_: T) -> Answer {
 
 impl Verb {
     /// The operation of the core, as a server's shell would build it. A read is none.
-    pub fn job(&self, plan: Option<&Plan>, rng: &mut Rng) -> Option<(Job, Waiting)> {
+    pub fn job(&self, history: &History, rng: &mut Rng) -> Option<(Job, Waiting)> {
         let now = TimestampMs(0);
         let entropy = rng.u64(..);
         Some(match self.clone() {
-            Self::Submit(_) => submit(plan?),
+            Self::Submit(key) => submit(history.plans.get(&key)?),
+            Self::SubmitFlow(number) => history.flows[number].submit(),
+            Self::CancelFlow(flow, policy) => flows::cancel(flow, policy),
             Self::Claim(wanted) => job(claim(wanted, rng), granted),
             Self::Renew(handles) => job(Renew { handles }, renewed),
             Self::Complete { handle, result } => {

@@ -10,6 +10,7 @@
 mod bus;
 mod checker;
 mod client;
+mod flows;
 mod history;
 mod limits;
 mod message;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use ff_core::contracts::EventType;
 use ff_core::engine::clock::ManualClock;
+use ff_core::rows::{AnyKey, CascadeRow, Record};
 use ff_core::store::memory::{MemoryStore, Tables};
 use ff_core::types::ExecutionKey;
 
@@ -36,6 +38,7 @@ use worker::Worker;
 #[derive(Clone, Debug)]
 pub struct Config {
     pub executions: usize,
+    pub flows: usize,
     pub workers: usize,
     pub servers: usize,
     /// Deliveries until the faults stop and everything must come to an end.
@@ -55,6 +58,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             executions: 10,
+            flows: 2,
             workers: 3,
             servers: 2,
             steps: 1_000,
@@ -90,6 +94,8 @@ pub struct Report {
     pub replays: u64,
     /// Executions that had to wait for a limit.
     pub limited: u64,
+    pub skips: u64,
+    pub cancelled_flows: u64,
     /// Equal for equal logs.
     pub digest: u64,
 }
@@ -119,6 +125,8 @@ impl Report {
         self.cancels += other.cancels;
         self.replays += other.replays;
         self.limited += other.limited;
+        self.skips += other.skips;
+        self.cancelled_flows += other.cancelled_flows;
         self.digest ^= other.digest;
     }
 
@@ -132,6 +140,8 @@ impl Report {
                 EventType::Cancelled => self.cancels += 1,
                 EventType::Replayed => self.replays += 1,
                 EventType::Limited => self.limited += 1,
+                EventType::Skipped => self.skips += 1,
+                EventType::FlowCancelRequested => self.cancelled_flows += 1,
                 _ => {}
             }
             let facts = [event.seq, event.version, event.lease_epoch, event.at.0.cast_unsigned()];
@@ -245,6 +255,7 @@ impl Simulation {
         };
         simulation.declare_limits();
         simulation.plan_submissions();
+        simulation.plan_flows();
         for node in 0..config.servers {
             simulation.bus.after(0, Event::Sweep(node));
         }
@@ -311,7 +322,11 @@ impl Simulation {
 
     fn everything_has_ended(&self) -> bool {
         self.history.submissions_answered()
-            && self.store.read(|tables| tables.executions.values().all(|row| row.is_finished()))
+            && self.store.read(|tables| {
+                let cascade = |key: &AnyKey| key.spec == CascadeRow::SPEC;
+                tables.executions.values().all(|row| row.is_finished())
+                    && !tables.records.keys().any(cascade)
+            })
     }
 
     fn stuck(&self) -> Broken {

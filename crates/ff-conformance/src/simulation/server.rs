@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use ff_core::engine::clock::Clock as _;
-use ff_core::rows::{AttemptKey, Blob, TimerKind};
+use ff_core::rows::{AttemptKey, Blob, ExecutionRow, TimerKind};
+use ff_core::state::EligibilityState;
 use ff_core::store::Batch;
 use ff_core::store::memory::Tables;
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -63,7 +64,7 @@ fn overdue(tables: &Tables, now: TimestampMs) -> BTreeSet<Overdue> {
         let lease = tables.attempts.get(&current).and_then(|attempt| attempt.lease_expires_at);
         let times = [
             (TimerKind::Lease, lease),
-            (TimerKind::Ready, row.not_before),
+            (TimerKind::Ready, row.not_before.filter(|_| waits_for_time(row))),
             (TimerKind::Deadline, row.deadline_at),
         ];
         for (kind, at) in times {
@@ -73,6 +74,10 @@ fn overdue(tables: &Tables, now: TimestampMs) -> BTreeSet<Overdue> {
         }
     }
     found
+}
+
+fn waits_for_time(row: &ExecutionRow) -> bool {
+    row.eligibility == EligibilityState::NotEligibleUntilTime
 }
 
 /// At most this many operations share a transaction.
@@ -203,11 +208,7 @@ impl Simulation {
         let mut waiting = Vec::new();
         for op in ops {
             let verb = &self.history.ops[*op].verb;
-            let plan = match verb {
-                Verb::Submit(key) => self.history.plans.get(key),
-                _ => None,
-            };
-            waiting.push(verb.job(plan, &mut self.rng).map(|(job, waiting)| {
+            waiting.push(verb.job(&self.history, &mut self.rng).map(|(job, waiting)| {
                 jobs.push(job);
                 waiting
             }));

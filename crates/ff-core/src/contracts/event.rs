@@ -56,6 +56,19 @@ event_types! {
     /// A suspension's time has run out, and an operator should look at it.
     Escalated = "escalated";
     WaitpointKeyRotated = "waitpoint_key_rotated";
+    /// The parents of a member, or the nodes that it added, let it go on.
+    Unblocked = "unblocked";
+    /// A member was given a parent before it had started.
+    Blocked = "blocked";
+    /// A holder waits for the nodes that it has added to its flow.
+    WaitingChildren = "waiting_children";
+    FlowSubmitted = "flow_submitted";
+    FlowExtended = "flow_extended";
+    FlowCompleted = "flow_completed";
+    FlowFailed = "flow_failed";
+    /// A member of an ended flow runs again.
+    FlowReopened = "flow_reopened";
+    FlowReplayed = "flow_replayed";
     LanePaused = "lane_paused";
     LaneResumed = "lane_resumed";
     WorkerRegistered = "worker_registered";

@@ -3,6 +3,7 @@
 mod base64;
 mod event;
 mod limit;
+mod flow;
 mod operator;
 mod read;
 mod signal;
@@ -19,6 +20,11 @@ pub use limit::{
     Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,
     DimensionUsage, PutBudgetArgs, PutQuotaArgs, QuotaKey, QuotaSnapshot, QuotaUsage, RateLimit,
     ReportUsageArgs, UsageOutcome,
+pub use flow::{
+    EdgeGroupSnapshot, EdgeGroupState, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraph,
+    FlowGraphArgs, FlowGraphEdge, FlowGraphNode, FlowNode, FlowPage, FlowSnapshot, FlowStatus,
+    FlowSummary, ForkFlowArgs, ListFlowsArgs, OnSatisfied, ParentResult, ReplayFlowArgs,
+    ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult, WaitChildrenResult,
 };
 pub use operator::{
     CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,

@@ -85,7 +85,17 @@ pub enum CancelFlowHeader {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CancelFlowResult {
-    Cancelled { cancellation_policy: String, member_execution_ids: Vec<String> },
+    Cancelled {
+        cancellation_policy: String,
+        member_execution_ids: Vec<String>,
+    },
+    /// The flow is cancelled and nothing of it is handed out any more; its members are reached in
+    /// chunks. Only the first of them are named.
+    CancellationScheduled {
+        cancellation_policy: String,
+        member_count: u32,
+        member_execution_ids: Vec<String>,
+    },
 }
 
 /// Moves the moment at which a waiting execution may be handed out.

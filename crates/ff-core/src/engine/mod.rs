@@ -12,10 +12,10 @@ pub use cursor::Cursor;
 pub(crate) use prepare::{check_amounts, check_budget, check_quota, check_report, limit_namespace};
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
 pub(crate) use prepare::{
-    check_step_name, check_step_result, prepare_append, prepare_register, worker_key,
-    worker_namespace,
+    check_step_name, check_step_result, edge_row, node_id, prepare_append, prepare_extend_flow,
+    prepare_register, worker_key, worker_namespace,
 };
-pub use prepare::{prepare_create, prepare_submission, prepare_submit};
+pub use prepare::{prepare_create, prepare_submission, prepare_submit, prepare_submit_flow};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;

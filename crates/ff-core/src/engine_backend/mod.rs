@@ -1,9 +1,12 @@
 //! The trait that callers hold. Its provided bodies are the implementation: a backend supplies an
 //! engine over its store, and nothing else.
 
+mod flow;
+mod fork;
 mod suspension;
 mod token;
 
+pub use flow::FlowOperations;
 pub use suspension::SuspensionOperations;
 mod step;
 mod stream;
@@ -18,6 +21,7 @@ mod limit;
 
 pub use limit::LimitOperations;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +52,8 @@ use crate::operations::execution::{
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
 use crate::rows::{Blob, ExecutionRow, FlowKey, LaneRow, StepRow, WorkerRow, tags, values};
 use crate::state::{LifecyclePhase, PublicState};
+use crate::rows::{Blob, ExecutionRow, FlowKey, StepRow, WorkerRow, tags, values};
+use crate::state::PublicState;
 use crate::store::{ListQuery, Query, Rows, Scan};
 use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
 use crate::views;
@@ -239,8 +245,18 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<CancelFlowResult, EngineError> {
         let flow = flow_key(self.engine(), id);
         let cancelled = self.engine().run(self.scope(), CancelFlow { flow, policy }).await?;
-        wait_for_members(self.engine(), flow, wait).await?;
-        Ok(cancelled)
+        if wait == CancelFlowWait::NoWait {
+            return Ok(cancelled);
+        }
+        flow::wait_for_members(self.engine(), flow, policy, wait).await?;
+        Ok(match cancelled {
+            CancelFlowResult::CancellationScheduled {
+                cancellation_policy,
+                member_execution_ids,
+                ..
+            } => CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids },
+            cancelled => cancelled,
+        })
     }
 
     async fn cancel_flow_header(
@@ -468,6 +484,13 @@ async fn claimed(
         }
     };
     let mut resumed = suspension::resume_signals(engine, &grants).await?;
+    let mut merged = HashMap::new();
+    for grant in grants.iter().filter(|grant| grant.merges_results) {
+        let parents = flow::parent_results(engine, grant.key, grant.flow_id).await?;
+        let most = engine.config().limits.payload_bytes;
+        merged.insert(grant.key, flow::merged(&payload(grant), &parents, most));
+    }
+    let payload = |grant: &Grant| merged.get(&grant.key).cloned().unwrap_or_else(|| payload(grant));
     let claimed = grants.into_iter().map(|grant| ClaimedExecution {
         resume_signals: match resumed.iter().position(|(key, _)| *key == grant.key) {
             Some(at) => resumed.swap_remove(at).1,
@@ -517,35 +540,6 @@ async fn live_workers(
     let mut workers = rows.records::<WorkerRow>().map_err(|error| engine.store_error(error))?;
     workers.retain(|worker| worker.is_alive(now) && worker.lanes.0.contains(&*row.lane));
     Ok(workers)
-}
-
-/// Waits until no member of the flow is running any more.
-async fn wait_for_members(
-    engine: &Engine,
-    flow: FlowKey,
-    wait: CancelFlowWait,
-) -> Result<(), EngineError> {
-    let patience = match wait {
-        CancelFlowWait::NoWait => return Ok(()),
-        CancelFlowWait::WaitTimeout(patience) => patience,
-        CancelFlowWait::WaitIndefinite => limits::HORIZON,
-    };
-    let quiet = async {
-        let mut bell = engine.store().listen().events();
-        loop {
-            bell.borrow_and_update();
-            let query = Query::UnfinishedMembers { flow, limit: limits::PAGE };
-            let members = engine.query(query).await?.executions;
-            if !members.iter().any(|row| row.phase == LifecyclePhase::Active) {
-                return Ok(());
-            }
-            let _ = tokio::time::timeout(Duration::from_secs(1), bell.changed()).await;
-        }
-    };
-    match tokio::time::timeout(patience, quiet).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(EngineError::Timeout { op: "cancel_flow", elapsed: patience }),
-    }
 }
 
 fn visible<'r>(scope: Option<&Namespace>, rows: &'r Rows) -> Option<&'r ExecutionRow> {

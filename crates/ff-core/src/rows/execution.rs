@@ -105,6 +105,18 @@ impl ExecutionRow {
         tags(&self.tags)
     }
 
+    /// The name of a node in its flow, or nothing.
+    pub fn node_name(&self) -> String {
+        let raw = raw_object(&self.raw_fields);
+        raw.get("node").and_then(Value::as_str).unwrap_or_default().to_owned()
+    }
+
+    /// Whether a member wants its parents' results together with its input.
+    pub fn merges_results(&self) -> bool {
+        self.flow_id.is_some()
+            && raw_object(&self.raw_fields).get("merge_results") == Some(&Value::Bool(true))
+    }
+
     pub fn replay_count(&self) -> u32 {
         let count = raw_object(&self.raw_fields).get("replay_count").and_then(Value::as_u64);
         u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)

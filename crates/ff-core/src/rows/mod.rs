@@ -19,10 +19,11 @@ mod worker;
 pub use attempt::{AttemptKey, AttemptRow};
 pub use event::EventRow;
 pub use execution::{AGEING_MS_PER_PRIORITY, Blob, ExecutionRow};
-pub(crate) use execution::{tags, with_raw};
+pub(crate) use execution::{raw_object, tags, with_raw};
 pub use flow::{
-    BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, EdgeGroupKey, EdgeGroupRow,
-    FlowKey, FlowRow, FlowState,
+    BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, CascadeKey, CascadeKind,
+    CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey, EdgeGroupRow, EdgeKey, EdgeKind, EdgeRow,
+    Endings, FlowKey, FlowRow, FlowState,
 };
 pub use idempotency::{IdempotencyKey, IdempotencyRow};
 pub use lane::LaneRow;
@@ -62,6 +63,10 @@ pub const RECORDS: &[&Spec] = &[
     LimitStateRow::SPEC,
     LimitUsageRow::SPEC,
     LimitWaitRow::SPEC,
+    CascadeRow::SPEC,
+    ChildrenRow::SPEC,
+    EdgeRow::SPEC,
+    EdgeGroupRow::SPEC,
     SignalRow::SPEC,
     SignalCountRow::SPEC,
     SuspensionRow::SPEC,

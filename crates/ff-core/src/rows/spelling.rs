@@ -5,9 +5,13 @@
 
 use super::{FlowState, LimitKind, TimerKind};
 use crate::contracts::{FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd};
+use super::{CascadeKind, EdgeKind, FlowState, TimerKind};
+use crate::contracts::{
+    EdgeGroupState, FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd,
+};
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
-    LifecyclePhase, OwnershipState, PublicState,
+    LifecyclePhase, OwnershipState, PublicState, TerminalOutcome,
 };
 
 /// An enum with a stored word for each value.
@@ -131,6 +135,34 @@ spelling!(FlowState {
     Cancelled = "cancelled",
 } Self::Open);
 
+spelling!(EdgeGroupState {
+    Pending = "pending",
+    Satisfied = "satisfied",
+    Impossible = "impossible",
+    Cancelled = "cancelled",
+} Self::Pending);
+
+spelling!(EdgeKind { Depends = "depends", Awaits = "awaits" } Self::Depends);
+
+spelling!(CascadeKind {
+    Ended = "ended",
+    Reopened = "reopened",
+    Decided = "decided",
+    Siblings = "siblings",
+    Returned = "returned",
+    Members = "members",
+    Backlog = "backlog",
+    Forget = "forget",
+});
+
+spelling!(TerminalOutcome {
+    Success = "success",
+    Failed = "failed",
+    Cancelled = "cancelled",
+    Expired = "expired",
+    Skipped = "skipped",
+});
+
 spelling!(LaneState { Active = "active", Paused = "paused" } Self::Active);
 
 spelling!(TimerKind {
@@ -139,6 +171,7 @@ spelling!(TimerKind {
     Deadline = "deadline",
     AttemptTimeout = "attempt_timeout",
     Idempotency = "idempotency",
+    Cascade = "cascade",
     Suspension = "suspension",
     Waitpoint = "waitpoint",
     Worker = "worker",

@@ -29,6 +29,8 @@ pub enum TimerKind {
     Worker,
     /// A budget or a quota may have room.
     Limit,
+    /// Work on a graph goes on; the subject is that of a cascade.
+    Cascade,
 }
 
 /// Ordered by due time, because that is how timers are read.
@@ -36,7 +38,7 @@ pub enum TimerKind {
 pub struct TimerKey {
     pub due_at: TimestampMs,
     pub kind: TimerKind,
-    /// The execution, the claim that granted the leases, or the waitpoint.
+    /// The execution, the claim that granted the leases, the waitpoint, or what the kind says.
     pub subject: Uuid,
 }
 
@@ -64,6 +66,11 @@ impl TimerRow {
     ) -> Self {
         let key = TimerKey { due_at, kind, subject: execution.id };
         Self { key, members: vec![TimerMember { execution, lease_epoch }] }
+    }
+
+    /// A timer that names no executions: its subject says what to look at.
+    pub fn bare(kind: TimerKind, due_at: TimestampMs, subject: Uuid) -> Self {
+        Self { key: TimerKey { due_at, kind, subject }, members: Vec::new() }
     }
 
     /// The members as bytes: partition, id and epoch of each, 26 bytes, big-endian.

@@ -11,8 +11,8 @@ use crate::contracts::EventType;
 use crate::engine_error::StoreError;
 use crate::rows::spelling::Spelling;
 use crate::rows::{
-    AnyRow, AttemptKey, AttemptRow, Blob, EventRow, ExecutionRow, FlowKey, FlowRow, Kind, LaneRow,
-    Spec, Value,
+    AnyRow, AttemptKey, AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowKey, FlowRow, Kind,
+    LaneRow, Spec, Value,
 };
 use crate::types::{ExecutionKey, TimestampMs};
 
@@ -226,10 +226,21 @@ impl<'r, C: Cells> Reader<'r, C> {
         Ok(FlowRow {
             key: FlowKey { id: self.uuid()?, partition: self.number()? },
             namespace: self.shared_text()?.unwrap_or_default(),
+            kind: self.shared_text()?.unwrap_or_default(),
             graph_revision: self.number()?,
             state: self.must()?,
             created_at: TimestampMs(self.number()?),
             terminal_at: self.time()?,
+            nodes: self.number()?,
+            edges: self.number()?,
+            ended: Endings {
+                completed: self.number()?,
+                failed: self.number()?,
+                cancelled: self.number()?,
+                expired: self.number()?,
+                skipped: self.number()?,
+                spared: self.number()?,
+            },
             raw_fields: self.own_text()?.unwrap_or_default(),
         })
     }

@@ -1,8 +1,8 @@
 //! What an operation wants written: a value that can be printed and merged.
 
 use crate::rows::{
-    AnyRow, AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow,
-    Record, Row, TimerRow,
+    AnyRow, AttemptRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Record, Row,
+    TimerRow,
 };
 
 /// One row to write. An insert of a row that exists is a conflict, never an overwrite.
@@ -19,7 +19,6 @@ pub struct Change {
     pub executions: Vec<Write<ExecutionRow>>,
     pub attempts: Vec<Write<AttemptRow>>,
     pub flows: Vec<Write<FlowRow>>,
-    pub edge_groups: Vec<Write<EdgeGroupRow>>,
     pub lanes: Vec<Write<LaneRow>>,
     pub timers: Vec<Write<TimerRow>>,
     pub idempotency: Vec<Write<IdempotencyRow>>,

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use super::Scan;
 use crate::rows::{AnyKey, AttemptKey, FlowKey, IdempotencyKey, LaneRow, Record};
 use crate::types::ExecutionKey;
@@ -15,10 +17,8 @@ pub struct Needs {
     /// Attempts beyond the current ones.
     pub attempts: BTreeSet<AttemptKey>,
     pub flows: BTreeSet<FlowKey>,
-    /// All executions of these flows, each with its current attempt.
-    pub flow_members: BTreeSet<FlowKey>,
-    /// The edge groups that gate these executions.
-    pub edge_groups_into: BTreeSet<ExecutionKey>,
+    /// Executions of flows, each with its current attempt.
+    pub members: BTreeSet<MemberScan>,
     pub lanes: BTreeSet<Arc<str>>,
     pub idempotency: BTreeSet<IdempotencyKey>,
     pub records: BTreeSet<AnyKey>,
@@ -44,6 +44,15 @@ pub struct ClaimScan {
     /// Only of this namespace, if there is one.
     pub namespace: Option<Arc<str>>,
     pub offered: Vec<String>,
+}
+
+/// "Up to n members of this flow, in the order of their ids."
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MemberScan {
+    pub flow: FlowKey,
+    /// Only those behind this one.
+    pub after: Option<Uuid>,
+    pub limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +98,7 @@ impl Needs {
         any |= keep_new(&mut self.executions, &mut asked.executions);
         any |= keep_new(&mut self.attempts, &mut asked.attempts);
         any |= keep_new(&mut self.flows, &mut asked.flows);
-        any |= keep_new(&mut self.flow_members, &mut asked.flow_members);
-        any |= keep_new(&mut self.edge_groups_into, &mut asked.edge_groups_into);
+        any |= keep_new(&mut self.members, &mut asked.members);
         any |= keep_new(&mut self.lanes, &mut asked.lanes);
         any |= keep_new(&mut self.idempotency, &mut asked.idempotency);
         any |= keep_new(&mut self.records, &mut asked.records);

@@ -8,7 +8,8 @@ use super::{RetentionScan, Scan};
 use crate::contracts::ListOrder;
 use crate::engine_error::StoreError;
 use crate::rows::{
-    AnyKey, AnyRow, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, LaneRow, Record,
+    AnyKey, AnyRow, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, LaneRow,
+    Record,
 };
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
@@ -19,7 +20,12 @@ pub enum Query {
     Execution(ExecutionKey),
     /// A page of `executions`.
     Executions(ListQuery),
-    /// The unfinished `executions` of a flow, up to a number.
+    /// `flows` (0 or 1) and `counts` of its members per state.
+    Flow(FlowKey),
+    /// A page of `flows`, the newest first.
+    Flows(FlowListQuery),
+    /// The unfinished `executions` of a flow that its cancellation does not hold back, up to a
+    /// number.
     UnfinishedMembers { flow: FlowKey, limit: usize },
     /// The stored payloads of these executions, as `blobs`.
     Payloads(Vec<ExecutionKey>),
@@ -39,6 +45,16 @@ pub enum Query {
     Log,
     /// `next_due`: when the sweeper has something to do.
     NextDue(Option<RetentionScan>),
+}
+
+/// Which flows to list, with a keyset position.
+#[derive(Clone, Debug, Default)]
+pub struct FlowListQuery {
+    pub namespace: Option<Arc<str>>,
+    pub states: Vec<FlowState>,
+    /// The creation time and id of the last flow of the page before.
+    pub after: Option<(TimestampMs, Uuid)>,
+    pub limit: usize,
 }
 
 /// A filter with a keyset position.

@@ -1,7 +1,7 @@
 //! How operations look at records: typed, and under the changes of their batch.
 
 use super::{Scan, World};
-use crate::rows::{AnyRow, Record, Row};
+use crate::rows::{AnyKey, AnyRow, Record, Row};
 
 impl World {
     /// The record with this key, if there is one and it was asked for.
@@ -36,7 +36,8 @@ impl World {
             Some(last) => scan.values_of(row) <= *last,
             None => true,
         };
-        let written = self.written.iter().filter(|key| key.spec == scan.spec);
+        let first = AnyKey { spec: scan.spec, values: Vec::new() };
+        let written = self.written.range(first..).take_while(|key| key.spec == scan.spec);
         let written = written.filter_map(|key| self.records.get(key));
         found.extend(written.filter(|row| scan.covers(row)).filter(known));
         found.sort_by_cached_key(|row| scan.values_of(row));

@@ -87,10 +87,17 @@ impl Scan {
         if row.spec != self.spec {
             return false;
         }
-        let values = self.values_of(row);
-        let (prefix, rest) = values.split_at(self.prefix.len());
-        let rest = &rest[..self.after.len()];
-        prefix == self.prefix && (self.after.is_empty() || rest > &self.after[..])
+        let place = |at: usize| match self.order {
+            Some(order) => self.spec.place(order.columns[at]),
+            None => at,
+        };
+        let known = self.prefix.len();
+        let begins = (0..known).all(|at| row.values[place(at)] == self.prefix[at]);
+        begins
+            && (self.after.is_empty() || {
+                let behind = (0..self.after.len()).map(|at| &row.values[place(known + at)]);
+                behind.gt(self.after.iter())
+            })
     }
 
     /// What was found, from rows that stand in the scan's order.

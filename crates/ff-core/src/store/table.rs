@@ -45,6 +45,12 @@ impl<R: Row> Table<R> {
         });
     }
 
+    /// A row as the store has it at a later moment.
+    pub fn reload(&mut self, row: R) {
+        self.slots.remove(&row.key());
+        self.load(row);
+    }
+
     pub fn is_loaded(&self, key: &R::Key) -> bool {
         self.slots.contains_key(key)
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimScan, Scan, Scanned, Table, Write};
+use super::{Change, ClaimScan, MemberScan, Scan, Scanned, Table, Write};
 use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
-    AnyKey, AnyRow, AttemptKey, AttemptRow, EdgeGroupRow, EventRow, ExecutionRow, FlowKey, FlowRow,
+    AnyKey, AnyRow, AttemptKey, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow,
     IdempotencyRow, LaneRow, TimerRow, budget_names,
 };
 use crate::state::LaneState;
@@ -33,11 +33,12 @@ pub struct World {
     pub executions: Table<ExecutionRow>,
     pub attempts: Table<AttemptRow>,
     pub flows: Table<FlowRow>,
-    pub edge_groups: Table<EdgeGroupRow>,
     pub lanes: Table<LaneRow>,
     pub timers: Table<TimerRow>,
     pub idempotency: Table<IdempotencyRow>,
     pub records: Table<AnyRow>,
+    /// For each scan of members the last one, if it stopped at its limit.
+    pub members: HashMap<MemberScan, Option<Uuid>>,
     /// The answer to each scan.
     pub scans: HashMap<Scan, Scanned>,
     /// The answer to each claim scan, best first.
@@ -85,12 +86,22 @@ impl World {
         self.attempt(row.key, row.attempt_index)
     }
 
-    /// The members of a flow in key order. Valid only for flows whose members were needed.
-    pub fn flow_members(&self, flow: FlowKey) -> Vec<&ExecutionRow> {
-        let of_flow = |row: &&ExecutionRow| row.flow_id == Some(flow.id);
-        let mut members: Vec<_> = self.executions.rows().filter(of_flow).collect();
-        members.sort_unstable_by_key(|row| row.key);
+    /// What a scan of members finds at this moment, with those that the batch has added.
+    pub fn members(&self, scan: &MemberScan) -> Vec<&ExecutionRow> {
+        let Some(last) = self.members.get(scan) else { return Vec::new() };
+        let covered = |row: &&ExecutionRow| {
+            row.flow_id == Some(scan.flow.id)
+                && scan.after.is_none_or(|after| row.key.id > after)
+                && last.is_none_or(|last| row.key.id <= last)
+        };
+        let mut members: Vec<_> = self.executions.rows().filter(covered).collect();
+        members.sort_unstable_by_key(|row| row.key.id);
         members
+    }
+
+    /// The last member that a scan came to, if it stopped at its limit.
+    pub fn members_cut(&self, scan: &MemberScan) -> Option<Uuid> {
+        self.members.get(scan).copied().flatten()
     }
 
     /// What a worker may be given from these lanes, best first over all of them: what the index
@@ -130,7 +141,9 @@ impl World {
     /// The flow that an execution belongs to, if it was loaded.
     pub fn flow_of(&self, row: &ExecutionRow) -> Option<&FlowRow> {
         let id = row.flow_id?;
-        self.flows.rows().find(|flow| flow.key.id == id)
+        // A store without partitions has all its flows at 0, whatever number an id names.
+        let [own, first] = [row.key.partition, 0].map(|partition| FlowKey { partition, id });
+        self.flows.get(&own).or_else(|| self.flows.get(&first))
     }
 
     fn claim_scan(&self, lane: &Arc<str>, offered: &[String]) -> ClaimScan {
@@ -239,7 +252,6 @@ impl World {
         apply_all(&mut self.executions, change.executions);
         apply_all(&mut self.attempts, change.attempts);
         apply_all(&mut self.flows, change.flows);
-        apply_all(&mut self.edge_groups, change.edge_groups);
         apply_all(&mut self.lanes, change.lanes);
         apply_all(&mut self.timers, change.timers);
         apply_all(&mut self.idempotency, change.idempotency);
@@ -254,7 +266,6 @@ impl World {
             executions: self.executions.take_writes(),
             attempts: self.attempts.take_writes(),
             flows: self.flows.take_writes(),
-            edge_groups: self.edge_groups.take_writes(),
             lanes: self.lanes.take_writes(),
             timers: self.timers.take_writes(),
             idempotency: self.idempotency.take_writes(),

@@ -58,7 +58,12 @@ pub fn page(rows: &[ExecutionRow], more: bool) -> ExecutionPage {
 
 /// The keyset position behind a row.
 pub fn list_cursor(row: &ExecutionRow) -> String {
-    format!("ffl1.{}.{}", row.created_at.0, row.key.id.simple())
+    place_cursor(row.created_at, row.key.id)
+}
+
+/// A place in a list that is ordered by creation.
+pub(super) fn place_cursor(created_at: TimestampMs, id: Uuid) -> String {
+    format!("ffl1.{}.{}", created_at.0, id.simple())
 }
 
 pub fn parse_list_cursor(text: &str) -> Result<(TimestampMs, Uuid), EngineError> {

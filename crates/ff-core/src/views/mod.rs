@@ -5,6 +5,7 @@ mod execution;
 mod explain;
 mod explain_limit;
 mod limit;
+mod flow;
 mod step;
 mod stream;
 mod suspension;
@@ -16,6 +17,7 @@ pub use execution::{counts, lane, list_cursor, page, parse_list_cursor, snapshot
 pub use explain::explain;
 pub use explain_limit::{explain_limit, waits_for_limit};
 pub use limit::{budget, quota};
+pub use flow::{flow, flow_graph, flow_page, projected, stored_states};
 pub use step::steps;
 pub use stream::{frame, stream_end, summary};
 pub use suspension::{

@@ -72,7 +72,7 @@ impl<'a> Walk<'a> {
             EventType::Cancelled if event.by.as_deref() == Some("lease_holder") => {
                 self.fenced(event)?;
             }
-            EventType::Cancelled => self.ended_from_outside(event)?,
+            EventType::Cancelled | EventType::Skipped => self.ended_from_outside(event)?,
             // A limit has room for it.
             EventType::Ready if event.from == Some(PublicState::RateLimited) => {}
             EventType::Ready => self.became_ready(event)?,
@@ -273,13 +273,15 @@ impl<'a> Walk<'a> {
 /// nothing is claimed before its time.
 fn is_legal(event: &EventRow) -> bool {
     use PublicState::{
-        Active, Cancelled, Completed, Delayed, Expired, Failed, RateLimited, Waiting,
+        Active, Cancelled, Completed, Delayed, Expired, Failed, RateLimited, Skipped, Waiting,
+        WaitingChildren,
     };
     let Some(to) = event.to else { return false };
     let Some(from) = event.from else {
-        return event.event_type == EventType::Submitted && matches!(to, Waiting | Delayed);
+        let first = matches!(to, Waiting | Delayed | WaitingChildren);
+        return event.event_type == EventType::Submitted && first;
     };
-    let open = matches!(from, Waiting | Delayed | RateLimited | Active);
+    let open = matches!(from, Waiting | Delayed | RateLimited | WaitingChildren | Active);
     match event.event_type {
         EventType::Claimed => (from, to) == (Waiting, Active),
         EventType::Completed => (from, to) == (Active, Completed),
@@ -291,6 +293,9 @@ fn is_legal(event: &EventRow) -> bool {
         }
         EventType::Ready => matches!(from, Delayed | RateLimited) && to == Waiting,
         EventType::Limited => (from, to) == (Waiting, RateLimited),
+        EventType::Unblocked => (from, to) == (WaitingChildren, Waiting),
+        EventType::Skipped => (from, to) == (WaitingChildren, Skipped),
+        EventType::Held => matches!(from, Waiting | RateLimited) && to == Waiting,
         EventType::LeaseExpired | EventType::LeaseRevoked => (from, to) == (Active, Waiting),
         EventType::PriorityChanged => (from, to) == (Waiting, Waiting),
         EventType::Rescheduled => {

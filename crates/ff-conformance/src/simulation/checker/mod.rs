@@ -4,6 +4,7 @@
 //! checks are sorts and linear walks; no search for an order of events is needed.
 
 mod answers;
+mod flows;
 mod log;
 mod tables;
 
@@ -45,7 +46,8 @@ pub(super) fn check(history: &History, tables: &Tables) -> Checked {
         log::check(&evidence, *key, events)?;
     }
     answers::check(&evidence)?;
-    tables::check(&evidence)
+    tables::check(&evidence)?;
+    flows::check(&evidence)
 }
 
 fn leases(history: &History) -> BTreeMap<(ExecutionKey, u64), TimestampMs> {

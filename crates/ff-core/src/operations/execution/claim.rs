@@ -8,9 +8,9 @@ use super::transition;
 use crate::backend::{CapabilitySet, Handle, HandleKind};
 use crate::contracts::{EventType, WaitEnd};
 use crate::engine_error::EngineError;
-use crate::operations::Operation;
 use crate::operations::limit::gate::{self, Gate, Verdict};
 use crate::operations::suspension::end_waits;
+use crate::operations::{Operation, flow};
 use crate::rows::{
     AttemptKey, AttemptRow, Blob, ExecutionRow, Holds, TimerKey, TimerKind, TimerMember, TimerRow,
 };
@@ -42,6 +42,9 @@ pub struct Grant {
     pub namespace: Arc<str>,
     pub lane: Arc<str>,
     pub kind: Arc<str>,
+    pub flow_id: Option<Uuid>,
+    /// The parents' results are handed out together with the payload.
+    pub merges_results: bool,
     pub payload: Blob,
     pub payload_encoding: Option<Arc<str>>,
     pub tags: Arc<str>,
@@ -122,8 +125,9 @@ impl Operation for Claim {
                 break;
             }
             looked_at += 1;
-            if flow_has_ended(world, row) {
+            if let Some(flow) = world.flow_of(row).filter(|flow| flow.state.is_finished()) {
                 hold(world, &mut change, row);
+                flow::returned(&mut change, flow, row, world.now);
                 continue;
             }
             let holds = match &mut gate {
@@ -202,6 +206,8 @@ impl Claim {
             namespace: row.namespace.clone(),
             lane: row.lane.clone(),
             kind: row.kind.clone(),
+            flow_id: row.flow_id,
+            merges_results: row.merges_results(),
             payload: row.payload.clone(),
             payload_encoding: row.payload_encoding.clone(),
             tags: row.tags.clone(),
@@ -273,10 +279,6 @@ fn attempt_timer(row: &ExecutionRow, now: TimestampMs) -> Option<TimerRow> {
     let timeout_ms = row.policy().timeout_policy.attempt_timeout_ms?;
     let due_at = now.after_ms(timeout_ms);
     Some(TimerRow::single(TimerKind::AttemptTimeout, due_at, row.key, row.lease_epoch))
-}
-
-fn flow_has_ended(world: &World, row: &ExecutionRow) -> bool {
-    world.flow_of(row).is_some_and(|flow| flow.state.is_finished())
 }
 
 /// Takes a member of an ended flow out of the claim index, so that it stands in nobody's way.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::transition;
 use crate::contracts::{EventType, WaitEnd};
+use crate::operations::flow::cascade;
 use crate::operations::suspension::end_waits;
 use crate::rows::{AttemptRow, Blob, EventRow, ExecutionRow, IdempotencyKey, TimerKey, TimerKind};
 use crate::state::{
@@ -108,6 +109,7 @@ pub(crate) fn finish(
         after.failure_category = ending.category;
     }
     adjust(&mut after);
+    let (outcome, spared) = (ending.outcome, is_spared(&after));
     // A cancelled execution may still carry the failure of an attempt before.
     let (reason, category) = match cancelled {
         true => (&after.cancellation_reason, None),
@@ -122,6 +124,13 @@ pub(crate) fn finish(
             None => event,
         }
     });
+    cascade::advance(world, change, row, outcome, spared);
+}
+
+/// Whether it is cancelled only because its siblings were enough for whoever waited for them.
+fn is_spared(row: &ExecutionRow) -> bool {
+    row.phase == LifecyclePhase::Cancelled
+        && row.cancellation_reason.as_deref() == Some(cascade::SPARED)
 }
 
 fn event_type(outcome: TerminalOutcome) -> EventType {

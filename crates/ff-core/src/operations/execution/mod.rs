@@ -13,12 +13,13 @@ pub(crate) mod fence;
 pub(crate) mod finish;
 mod progress;
 mod renew;
+pub(crate) mod replay;
 mod replay_execution;
 pub(crate) mod requeue;
 mod reschedule;
 mod revoke_lease;
 mod set_tags;
-mod submit;
+pub(crate) mod submit;
 
 pub use cancel_execution::CancelExecution;
 pub use cancel_held::CancelHeld;

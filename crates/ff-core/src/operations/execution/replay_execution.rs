@@ -2,16 +2,14 @@
 
 use serde_json::json;
 
-use super::requeue::make_ready;
+use super::replay::{block, rewind};
 use super::transition;
 use crate::contracts::{EventType, ReplayExecutionArgs, ReplayExecutionResult};
 use crate::engine_error::{EngineError, StateKind};
-use crate::operations::Operation;
-use crate::rows::{AttemptRow, Blob, EdgeGroupRow, ExecutionRow, TimerKind, TimerRow};
-use crate::state::{
-    AttemptOutcome, AttemptState, BlockingReason, EligibilityState, LifecyclePhase, PublicState,
-};
-use crate::store::{Change, Needs, World, Write};
+use crate::operations::{Operation, flow};
+use crate::rows::{EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey};
+use crate::state::{AttemptOutcome, LifecyclePhase, PublicState};
+use crate::store::{Change, Needs, Scan, World};
 
 #[derive(Debug)]
 pub struct ReplayExecution {
@@ -24,9 +22,16 @@ impl Operation for ReplayExecution {
     const NAME: &'static str = "replay_execution";
 
     fn needs(&self, needs: &mut Needs) {
-        let key = self.args.execution_id.key();
-        needs.execution(key);
-        needs.edge_groups_into.insert(key);
+        needs.execution(self.args.execution_id.key());
+    }
+
+    fn more(&self, world: &World, needs: &mut Needs) {
+        let Some(row) = world.execution(self.args.execution_id.key()) else { return };
+        flow::replay::more(world, needs, row);
+        for key in groups_of(row) {
+            needs.record::<EdgeGroupRow>(&key);
+            needs.scan(&an_edge_into(&key));
+        }
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
@@ -36,35 +41,19 @@ impl Operation for ReplayExecution {
         if row.phase != LifecyclePhase::Terminal {
             return Err(EngineError::State(StateKind::ExecutionNotTerminal));
         }
-        let replays = row.replay_count();
-        if row.policy().max_replay_count.is_some_and(|max| replays >= max) {
+        if row.policy().max_replay_count.is_some_and(|max| row.replay_count() >= max) {
             return Err(EngineError::State(StateKind::MaxReplaysExhausted));
         }
-        let attempt = world.current_attempt(row);
+        flow::replay::check_told(world, row)?;
+        let outcome = world.current_attempt(row).and_then(|attempt| attempt.outcome);
         let skipped_member = row.flow_id.is_some()
-            && attempt.is_some_and(|attempt| attempt.outcome == Some(AttemptOutcome::Skipped));
-
-        let mut after = row.clone();
-        reset(&mut after);
-        after.set_raw("replay_count", json!(replays + 1));
+            && (outcome == Some(AttemptOutcome::Skipped)
+                || row.public_state == PublicState::Skipped);
+        flow::replay::reopen(world, &mut change, row);
+        let mut after = rewind(world, &mut change, row);
         after.set_raw("last_mutation_at", args.now.0.to_string().into());
-        if let Some(at) = after.deadline_at {
-            let timer = TimerRow::single(TimerKind::Deadline, at, row.key, 0);
-            // A deadline that has passed would end the replay before it began.
-            match at > world.now {
-                true => change.timers.push(Write::Insert(timer)),
-                false => after.deadline_at = None,
-            }
-        }
-        if let Some(attempt) = attempt {
-            let fresh = reset_attempt(attempt);
-            after.lease_epoch = after.lease_epoch.max(fresh.lease_epoch);
-            change.attempts.push(Write::Update(fresh));
-        }
         let details = if skipped_member {
-            after.eligibility = EligibilityState::BlockedByDependencies;
-            after.public_state = PublicState::WaitingChildren;
-            after.blocking = BlockingReason::WaitingForChildren;
+            block(&mut after);
             let groups = reset_groups(world, &mut change, row);
             json!({ "branch": "skipped_flow_member", "groups_reset": groups })
         } else {
@@ -78,49 +67,29 @@ impl Operation for ReplayExecution {
     }
 }
 
-fn reset(row: &mut ExecutionRow) {
-    make_ready(row);
-    row.attempt_state = AttemptState::PendingReplayAttempt;
-    row.terminal_at = None;
-    row.result = Blob::Absent;
-    row.cancellation_reason = None;
-    row.cancelled_by = None;
-    row.failure_reason = None;
-    row.failure_category = None;
-    // A replay has all its retries before it.
-    row.retry_count = 0;
-    row.reclaim_count = 0;
+/// The groups that may gate an execution; a store without partitions has them all at 0.
+fn groups_of(row: &ExecutionRow) -> Vec<EdgeGroupKey> {
+    let Some(id) = row.flow_id else { return Vec::new() };
+    let mut partitions = vec![row.key.partition, 0];
+    partitions.dedup();
+    let flows = partitions.into_iter().map(|partition| FlowKey { partition, id });
+    flows.map(|flow| EdgeGroupKey { flow, downstream: row.key.id }).collect()
 }
 
-/// The attempt is used again, under a fence that no old holder has.
-fn reset_attempt(attempt: &AttemptRow) -> AttemptRow {
-    AttemptRow {
-        lease_epoch: attempt.lease_epoch + 1,
-        outcome: None,
-        ended_at: None,
-        worker_id: None,
-        worker_instance_id: None,
-        lease_expires_at: None,
-        failure_reason: None,
-        failure_category: None,
-        retry_at: None,
-        progress_percent: None,
-        progress_message: None,
-        ..attempt.clone()
-    }
+fn an_edge_into(key: &EdgeGroupKey) -> Scan {
+    flow::cascade::edges_into(key.flow, key.downstream, None).limit(1)
 }
 
 /// Successes stay counted; everything else is open again.
 fn reset_groups(world: &World, change: &mut Change, row: &ExecutionRow) -> usize {
-    let into = |group: &&EdgeGroupRow| group.key.downstream == row.key.id;
-    let reset = |group: &EdgeGroupRow| EdgeGroupRow {
-        fail_count: 0,
-        skip_count: 0,
-        running_count: 0,
-        ..group.clone()
-    };
-    let before = change.edge_groups.len();
-    let groups = world.edge_groups.rows().filter(into).map(reset).map(Write::Update);
-    change.edge_groups.extend(groups);
-    change.edge_groups.len() - before
+    let mut reset = 0;
+    for key in groups_of(row) {
+        let edges: Vec<EdgeRow> = world.scan(&an_edge_into(&key));
+        let group = world.record::<EdgeGroupRow>(&key).filter(|_| !edges.is_empty());
+        if let Some(group) = group {
+            change.update(&flow::replay::reset_group(&group, world.now));
+            reset += 1;
+        }
+    }
+    reset
 }

@@ -18,7 +18,7 @@ use crate::store::{Change, Needs, World, Write};
 use crate::types::{ExecutionKey, TimestampMs};
 
 /// A submission that has been checked, as the row it would become.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PreparedSubmission {
     pub row: ExecutionRow,
     /// The engine made the identity, so nobody else can have used it.
@@ -78,13 +78,13 @@ impl Operation for Submit {
 
 /// What this call has accepted so far: one call may name a lane, an id or a key more than once.
 #[derive(Default)]
-pub(super) struct Accepted {
+pub(crate) struct Accepted {
     lanes: HashSet<Arc<str>>,
     ids: HashMap<Uuid, (ExecutionKey, Arc<str>)>,
     keys: HashMap<IdempotencyKey, IdempotencyRow>,
 }
 
-pub(super) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
+pub(crate) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
     needs.lanes.insert(item.row.lane.clone());
     // Waiting claims are decided behind submissions, and must know whether limits apply.
     needs.lanes.insert(LaneRow::every());
@@ -99,7 +99,7 @@ pub(super) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
     }
 }
 
-pub(super) fn accept(
+pub(crate) fn accept(
     world: &World,
     change: &mut Change,
     accepted: &mut Accepted,
@@ -162,7 +162,11 @@ fn admit(
     let mut row = item.row.clone();
     row.created_at = now;
     row.version = 1;
-    if let Some(until) = delay_until.filter(|until| *until > now) {
+    let delay_until = delay_until.filter(|until| *until > now);
+    if row.eligibility == EligibilityState::BlockedByDependencies {
+        // The delay is looked at when its parents have decided.
+        row.not_before = delay_until;
+    } else if let Some(until) = delay_until {
         row.eligibility = EligibilityState::NotEligibleUntilTime;
         row.public_state = PublicState::Delayed;
         row.blocking = BlockingReason::WaitingForDelay;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::backlog_members;
+use super::backlog;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
-use crate::rows::{BacklogKey, BacklogMemberRow, BacklogRow, FlowKey};
+use crate::rows::{BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, FlowKey};
 use crate::store::{Change, Needs, World};
 
 #[derive(Debug)]
@@ -23,7 +23,8 @@ impl Operation for AckCancelMember {
     fn needs(&self, needs: &mut Needs) {
         needs.flows.insert(self.flow);
         needs.record::<BacklogRow>(&BacklogKey { flow: self.flow });
-        needs.scan(&backlog_members(self.flow));
+        needs.record::<BacklogMemberRow>(&self.member());
+        needs.scan(&backlog::a_few_members(self.flow));
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
@@ -32,16 +33,24 @@ impl Operation for AckCancelMember {
         if world.scope().is_some() && world.flow(self.flow).is_none() {
             return Ok(((), change));
         }
-        let members = world.scan::<BacklogMemberRow>(&backlog_members(self.flow));
-        let (acknowledged, others): (Vec<_>, Vec<_>) =
-            members.into_iter().partition(|row| row.key.execution_id == self.execution_id);
-        for row in acknowledged {
-            change.delete::<BacklogMemberRow>(&row.key);
+        let member = self.member();
+        if world.record::<BacklogMemberRow>(&member).is_some() {
+            change.delete::<BacklogMemberRow>(&member);
         }
+        let scan = backlog::a_few_members(self.flow);
+        let others = world.scan::<BacklogMemberRow>(&scan).iter().any(|row| row.key != member);
         let header = BacklogKey { flow: self.flow };
-        if others.is_empty() && world.record::<BacklogRow>(&header).is_some() {
+        // If others of this batch have acknowledged all that was seen, the sweeper looks again.
+        let last = !others && !world.scan_is_cut(&scan);
+        if last && world.record::<BacklogRow>(&header).is_some() {
             change.delete::<BacklogRow>(&header);
         }
         Ok(((), change))
+    }
+}
+
+impl AckCancelMember {
+    fn member(&self) -> BacklogMemberKey {
+        BacklogMemberKey { flow: self.flow, execution_id: self.execution_id.clone() }
     }
 }

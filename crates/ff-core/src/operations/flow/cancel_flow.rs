@@ -1,22 +1,26 @@
-//! Cancels a flow and, as the policy says, its members, in one transaction.
+//! Cancels a flow and, as the policy says, its members: at once if they are few, and otherwise
+//! the first of them at once and the rest in chunks.
 
-use super::cancel_header;
+use super::reach::{CHUNK, Reach};
+use super::{cancel_header, leave_rest};
 use crate::backend::CancelFlowPolicy;
 use crate::contracts::CancelFlowResult;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::operations::execution::ending;
-use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
-use crate::operations::execution::hold;
 use crate::rows::{ExecutionRow, FlowKey};
-use crate::state::{LifecyclePhase, TerminalOutcome};
-use crate::store::{Change, Needs, World};
-use crate::types::CancelSource;
+use crate::store::{Change, MemberScan, Needs, World};
 
 #[derive(Debug)]
 pub struct CancelFlow {
     pub flow: FlowKey,
     pub policy: CancelFlowPolicy,
+}
+
+impl CancelFlow {
+    fn first_members(&self) -> MemberScan {
+        MemberScan { flow: self.flow, after: None, limit: CHUNK }
+    }
 }
 
 impl Operation for CancelFlow {
@@ -26,19 +30,20 @@ impl Operation for CancelFlow {
 
     fn needs(&self, needs: &mut Needs) {
         needs.flows.insert(self.flow);
-        needs.flow_members.insert(self.flow);
+        needs.members.insert(self.first_members());
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {
-        for row in world.flow_members(self.flow) {
-            ending::more(world, needs, row.key);
+        for row in world.members(&self.first_members()) {
+            ending::more_alone(needs, row);
         }
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
         let flow = world.flow(self.flow).ok_or(EngineError::NotFound { entity: "flow" })?;
-        let members = world.flow_members(self.flow);
+        let scan = self.first_members();
+        let members = world.members(&scan);
         let ids = |members: &[&ExecutionRow]| -> Vec<String> {
             members.iter().map(|row| row.key.execution_id().as_str().to_owned()).collect()
         };
@@ -50,37 +55,29 @@ impl Operation for CancelFlow {
             return Ok((reply, change));
         }
         let unfinished: Vec<_> = members.into_iter().filter(|row| !row.is_finished()).collect();
-        for row in &unfinished {
-            self.reach(world, &mut change, row);
-        }
         let policy = self.policy.as_str();
         let now = world.now;
+        // The header goes first: the ends of its members then cause nothing in one another.
         cancel_header(&mut change, flow, policy, "cancel_flow", unfinished.len(), now, now);
-        let reply = CancelFlowResult::Cancelled {
-            cancellation_policy: policy.to_owned(),
-            member_execution_ids: ids(&unfinished),
+        let reach = Reach::Policy(self.policy);
+        for row in &unfinished {
+            reach.member(world, &mut change, row);
+        }
+        let cancellation_policy = policy.to_owned();
+        let member_execution_ids = ids(&unfinished);
+        let reply = match world.members_cut(&scan) {
+            None => CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids },
+            Some(last) => {
+                leave_rest(&mut change, flow, &reach, last, now);
+                let open = flow.nodes.saturating_sub(flow.ended.total());
+                let member_count = u32::try_from(open).unwrap_or(u32::MAX);
+                CancelFlowResult::CancellationScheduled {
+                    cancellation_policy,
+                    member_count,
+                    member_execution_ids,
+                }
+            }
         };
         Ok((reply, change))
     }
-}
-
-impl CancelFlow {
-    fn reach(&self, world: &World, change: &mut Change, row: &ExecutionRow) {
-        let running = row.phase == LifecyclePhase::Active;
-        match self.policy {
-            CancelFlowPolicy::CancelAll => cancel(world, change, row),
-            CancelFlowPolicy::CancelPending if !running => cancel(world, change, row),
-            CancelFlowPolicy::FlowOnly if !running => hold(world, change, row),
-            CancelFlowPolicy::CancelPending | CancelFlowPolicy::FlowOnly => {}
-        }
-    }
-}
-
-fn cancel(world: &World, change: &mut Change, row: &ExecutionRow) {
-    let ending = Ending {
-        reason: Some("cancel_flow".into()),
-        by: Some(CancelSource::FlowCascade.as_str().into()),
-        ..Ending::new(TerminalOutcome::Cancelled, world.now, AttemptEnding::Erased)
-    };
-    finish(world, change, row, ending, |_| {});
 }

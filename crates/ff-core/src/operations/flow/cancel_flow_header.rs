@@ -1,21 +1,24 @@
 //! Cancels a flow with every unfinished member and leaves a backlog to be acknowledged.
 
-use std::collections::HashSet;
-
-use super::{backlog_members, cancel_header};
+use super::reach::{CHUNK, Reach};
+use super::{backlog, cancel_header, leave_backlog, leave_rest};
 use crate::contracts::{CancelFlowArgs, CancelFlowHeader};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::operations::execution::ending;
-use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
-use crate::rows::{BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, FlowKey};
-use crate::state::{EligibilityState, TerminalOutcome};
-use crate::store::{Change, Needs, World};
+use crate::rows::{BacklogKey, BacklogMemberRow, BacklogRow, FlowKey};
+use crate::store::{Change, MemberScan, Needs, World};
 
 #[derive(Debug)]
 pub struct CancelFlowHeaderOp {
     pub flow: FlowKey,
     pub args: CancelFlowArgs,
+}
+
+impl CancelFlowHeaderOp {
+    fn first_members(&self) -> MemberScan {
+        MemberScan { flow: self.flow, after: None, limit: CHUNK }
+    }
 }
 
 impl Operation for CancelFlowHeaderOp {
@@ -25,14 +28,14 @@ impl Operation for CancelFlowHeaderOp {
 
     fn needs(&self, needs: &mut Needs) {
         needs.flows.insert(self.flow);
-        needs.flow_members.insert(self.flow);
-        needs.record::<BacklogRow>(&BacklogKey { flow: self.flow });
-        needs.scan(&backlog_members(self.flow));
+        needs.members.insert(self.first_members());
+        backlog::more(needs, self.flow);
+        needs.scan(&backlog::members(self.flow));
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {
-        for row in world.flow_members(self.flow) {
-            ending::more(world, needs, row.key);
+        for row in world.members(&self.first_members()) {
+            ending::more_alone(needs, row);
         }
     }
 
@@ -48,24 +51,25 @@ impl Operation for CancelFlowHeaderOp {
             };
             return Ok((reply, change));
         }
-        let mut members = Vec::new();
-        for row in world.flow_members(self.flow).into_iter().filter(|row| !row.is_finished()) {
-            let ending = Ending {
-                reason: Some(args.reason.as_str().into()),
-                by: Some("cancel_flow_header".into()),
-                ..Ending::new(TerminalOutcome::Cancelled, args.now, AttemptEnding::Untouched)
-            };
-            finish(world, &mut change, row, ending, |after| {
-                after.eligibility = EligibilityState::Cancelled;
-            });
-            members.push(row.key.execution_id().as_str().to_owned());
-        }
-        self.record_backlog(world, &mut change, &members);
+        let scan = self.first_members();
+        let members = world.members(&scan).into_iter().filter(|row| !row.is_finished());
+        let members: Vec<_> = members.collect();
         let (policy, reason) = (&args.cancellation_policy, &args.reason);
         cancel_header(&mut change, flow, policy, reason, members.len(), args.now, world.now);
+        let reach = Reach::Header { reason: reason.as_str().into(), at: args.now };
+        for row in &members {
+            reach.member(world, &mut change, row);
+        }
+        self.record_backlog(world, &mut change);
+        backlog::add(world, &mut change, self.flow, &members);
+        leave_backlog(&mut change, flow, world.now);
+        if let Some(last) = world.members_cut(&scan) {
+            leave_rest(&mut change, flow, &reach, last, world.now);
+        }
+        let ids = members.iter().map(|row| row.key.execution_id().as_str().to_owned());
         let reply = CancelFlowHeader::Cancelled {
             cancellation_policy: policy.clone(),
-            member_execution_ids: members,
+            member_execution_ids: ids.collect(),
         };
         Ok((reply, change))
     }
@@ -74,11 +78,11 @@ impl Operation for CancelFlowHeaderOp {
 impl CancelFlowHeaderOp {
     /// Who has not been acknowledged, or everybody once the backlog is empty.
     fn remaining(&self, world: &World) -> Vec<String> {
-        let backlog = world.scan::<BacklogMemberRow>(&backlog_members(self.flow));
+        let backlog = world.scan::<BacklogMemberRow>(&backlog::members(self.flow));
         let mut remaining: Vec<String> =
             backlog.iter().map(|row| (*row.key.execution_id).to_owned()).collect();
         if remaining.is_empty() {
-            let members = world.flow_members(self.flow);
+            let members = world.members(&self.first_members());
             let ids = members.iter().map(|row| row.key.execution_id().as_str().to_owned());
             remaining = ids.collect();
         }
@@ -86,7 +90,7 @@ impl CancelFlowHeaderOp {
         remaining
     }
 
-    fn record_backlog(&self, world: &World, change: &mut Change, members: &[String]) {
+    fn record_backlog(&self, world: &World, change: &mut Change) {
         let key = BacklogKey { flow: self.flow };
         if world.record::<BacklogRow>(&key).is_none() {
             change.insert(&BacklogRow {
@@ -97,15 +101,6 @@ impl CancelFlowHeaderOp {
                 cancellation_policy: self.args.cancellation_policy.as_str().into(),
                 status: "pending".into(),
             });
-        }
-        let known = world.scan::<BacklogMemberRow>(&backlog_members(self.flow));
-        let known: HashSet<_> = known.into_iter().map(|row| row.key).collect();
-        for execution_id in members {
-            let execution_id = execution_id.as_str().into();
-            let key = BacklogMemberKey { flow: self.flow, execution_id };
-            if !known.contains(&key) {
-                change.insert(&BacklogMemberRow { key });
-            }
         }
     }
 }

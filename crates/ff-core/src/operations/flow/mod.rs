@@ -1,24 +1,42 @@
-//! Cancelling a flow, at once or through an acknowledged backlog.
+//! Graphs of executions: accepted as a whole, extended by their members, advanced by every end,
+//! cancelled at once or through an acknowledged backlog, and run again.
 
 mod ack_cancel_member;
+mod backlog;
 mod cancel_flow;
 mod cancel_flow_header;
+pub(crate) mod cascade;
+mod drafts;
+pub(crate) mod due;
+mod extend_flow;
+mod forget;
+pub mod graph;
+mod reach;
+pub(crate) mod replay;
+pub mod rule;
+mod submit_flow;
+mod wait_children;
 
 pub use ack_cancel_member::AckCancelMember;
 pub use cancel_flow::CancelFlow;
 pub use cancel_flow_header::CancelFlowHeaderOp;
+pub use extend_flow::{End, ExtendFlow, NewEdge};
+pub use replay::ReplayFlow;
+pub use submit_flow::SubmitFlow;
+pub use wait_children::WaitChildren;
 
 use serde_json::json;
+use uuid::Uuid;
 
+use crate::backend::CancelFlowPolicy;
 use crate::contracts::EventType;
-use crate::rows::{BacklogMemberRow, EventRow, FlowKey, FlowRow, FlowState, values, with_raw};
-use crate::store::{Change, Scan, Write};
-use crate::types::TimestampMs;
-
-/// Everybody whom the backlog still names. The lock of its header stands for them.
-fn backlog_members(flow: FlowKey) -> Scan {
-    Scan::of::<BacklogMemberRow>(values![flow]).limit(usize::MAX).unlocked()
-}
+use crate::rows::{
+    CascadeKey, CascadeKind, CascadeRow, ChildrenKey, ExecutionRow, FlowRow, FlowState, TimerKind,
+    TimerRow, Word, with_raw,
+};
+use crate::state::TerminalOutcome;
+use crate::store::{Change, Write};
+use crate::types::{ExecutionKey, TimestampMs};
 
 /// The header of a flow that is being cancelled, and the one event for it.
 fn cancel_header(
@@ -44,7 +62,61 @@ fn cancel_header(
         "reason": reason,
         "member_count": members,
     });
-    let namespace = flow.namespace.clone();
-    let event = EventRow::bare(EventType::FlowCancelRequested, namespace, now).details(&details);
-    change.events.push(EventRow { flow_id: Some(flow.key.id), ..event });
+    let event = cascade::flow_event(flow, EventType::FlowCancelRequested, now);
+    change.events.push(event.details(&details));
+}
+
+/// Work on a flow as a whole.
+fn flow_cascade(flow: &FlowRow, kind: CascadeKind, at: TimestampMs) -> CascadeRow {
+    CascadeRow {
+        key: CascadeKey { subject: flow.key.id, version: 0, kind: Word(kind) },
+        flow: flow.key,
+        outcome: Word(TerminalOutcome::Cancelled),
+        at,
+        counted: true,
+        after: None,
+        policy: None,
+        reason: None,
+    }
+}
+
+/// The members behind this one are reached in chunks.
+fn leave_rest(
+    change: &mut Change,
+    flow: &FlowRow,
+    reach: &reach::Reach,
+    last: Uuid,
+    now: TimestampMs,
+) {
+    let (policy, reason) = reach.remembered();
+    let mut cascade = flow_cascade(flow, CascadeKind::Members, now);
+    cascade.after = Some(last);
+    (cascade.policy, cascade.reason) = (Some(policy), Some(reason));
+    cascade::defer(change, now, cascade);
+}
+
+/// A member comes back to its lane after its flow was cancelled, because its worker has died or
+/// has put it down. It was not to be reached while it ran; it is now, if the policy says so.
+pub(crate) fn returned(change: &mut Change, flow: &FlowRow, row: &ExecutionRow, now: TimestampMs) {
+    let policy = flow.raw_text("cancellation_policy").unwrap_or_default();
+    if flow.state != FlowState::Cancelled || policy == CancelFlowPolicy::FlowOnly.as_str() {
+        return;
+    }
+    let mut cascade = flow_cascade(flow, CascadeKind::Returned, now);
+    cascade.key = CascadeKey { subject: row.key.id, version: row.version, ..cascade.key };
+    cascade.policy = Some(CancelFlowPolicy::CancelPending.as_str().into());
+    cascade::defer(change, now, cascade);
+}
+
+/// A backlog that nobody acknowledges is drained after a while.
+fn leave_backlog(change: &mut Change, flow: &FlowRow, now: TimestampMs) {
+    let due_at = now.after(backlog::PATIENCE);
+    change.insert(&flow_cascade(flow, CascadeKind::Backlog, due_at));
+    let timer = TimerRow::bare(TimerKind::Cascade, due_at, flow.key.id);
+    change.timers.push(Write::Update(timer));
+}
+
+/// Where the nodes that an execution has added are counted.
+fn children_of(execution: ExecutionKey) -> ChildrenKey {
+    ChildrenKey { execution }
 }

@@ -11,7 +11,7 @@ use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::transition;
-use crate::operations::{Operation, limit, suspension, worker};
+use crate::operations::{Operation, flow, limit, suspension, worker};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -37,7 +37,9 @@ impl Operation for Sweep {
     fn more(&self, world: &World, needs: &mut Needs) {
         for timer in &world.due_timers {
             for member in &timer.members {
-                ending::more(world, needs, member.execution);
+                if is_due(world, timer.key.kind, *member) {
+                    ending::more(world, needs, member.execution);
+                }
             }
             suspension::due::more(world, needs, timer);
             if timer.key.kind == TimerKind::Worker {
@@ -47,6 +49,9 @@ impl Operation for Sweep {
                 limit::due::more(world, needs, timer);
             }
         }
+        for timer in cascades(world) {
+            flow::due::more(world, needs, timer);
+        }
     }
 
     fn decide(&self, world: &World) -> Result<(usize, Change), EngineError> {
@@ -55,6 +60,10 @@ impl Operation for Sweep {
         // came too late for it stays and is looked at in the next one.
         let mut moved: HashSet<ExecutionKey> = HashSet::new();
         let mut limits: HashSet<Uuid> = HashSet::new();
+        for timer in cascades(world) {
+            flow::due::due(world, &mut change, timer);
+        }
+        moved.extend(change.executions.iter().filter_map(moved_key));
         for timer in &world.due_timers {
             let entropy = self.entropy ^ timer.key.subject.as_u64_pair().1;
             match timer.key.kind {
@@ -76,9 +85,41 @@ impl Operation for Sweep {
                 }
                 // This sweep has looked at it already.
                 TimerKind::Limit => change.timers.push(Write::Delete(timer.key)),
+                // They come first, and those that are too many stay for the next sweep.
+                TimerKind::Cascade => {}
             }
         }
         Ok((world.due_timers.len(), change))
+    }
+}
+
+/// The work on graphs that this sweep goes on with.
+fn cascades(world: &World) -> impl Iterator<Item = &TimerRow> {
+    let of_graphs = |timer: &&TimerRow| timer.key.kind == TimerKind::Cascade;
+    world.due_timers.iter().filter(of_graphs).take(flow::due::AT_ONCE)
+}
+
+fn moved_key(write: &Write<ExecutionRow>) -> Option<ExecutionKey> {
+    match write {
+        Write::Insert(row) | Write::Update(row) => Some(row.key),
+        Write::Delete(_) => None,
+    }
+}
+
+/// Whether the timer takes its execution out of somebody's hands or ends it, so that what hangs on
+/// it must be seen. Most timers find that their lease was renewed.
+fn is_due(world: &World, kind: TimerKind, member: TimerMember) -> bool {
+    let Some(row) = world.executions.get(&member.execution) else { return false };
+    match kind {
+        TimerKind::Lease => {
+            let attempt = world.current_attempt(row);
+            let until = attempt.and_then(|attempt| attempt.lease_expires_at);
+            until.is_some_and(|until| until <= world.now)
+        }
+        TimerKind::Deadline => row.deadline_at.is_some_and(|at| at <= world.now),
+        TimerKind::AttemptTimeout => row.lease_epoch == member.lease_epoch,
+        TimerKind::Suspension | TimerKind::Waitpoint => true,
+        TimerKind::Ready | TimerKind::Idempotency | TimerKind::Worker | TimerKind::Cascade => false,
     }
 }
 
@@ -101,9 +142,8 @@ fn look_at_members(
         if let Some(due) = look(world, change, timer.key, *member, entropy) {
             rest.push((*member, due));
         }
-        if change.executions.len() > before {
-            moved.insert(member.execution);
-        }
+        // The end of one member may move others of its flow.
+        moved.extend(change.executions[before..].iter().filter_map(moved_key));
     }
     rearm(change, timer, &rest);
 }
@@ -150,6 +190,7 @@ fn look(
         TimerKind::Waitpoint => suspension::due::waitpoint_due(world, change, row, key.subject),
         TimerKind::Worker => None,
         TimerKind::Limit => None,
+        TimerKind::Cascade => None,
     }
 }
 

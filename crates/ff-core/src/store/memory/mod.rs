@@ -20,8 +20,8 @@ use crate::engine::{Engine, EngineConfig};
 use crate::engine_backend::EngineBackend;
 use crate::engine_error::StoreError;
 use crate::rows::{
-    AnyKey, AnyRow, AttemptKey, AttemptRow, EdgeGroupKey, EdgeGroupRow, EventRow, ExecutionRow,
-    FlowKey, FlowRow, IdempotencyKey, IdempotencyRow, LaneRow, Row, TimerKey, TimerRow, values,
+    AnyKey, AnyRow, AttemptKey, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow,
+    IdempotencyKey, IdempotencyRow, LaneRow, Row, TimerKey, TimerRow, values,
 };
 use crate::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 
@@ -62,7 +62,6 @@ pub struct Tables {
     pub executions: BTreeMap<ExecutionKey, ExecutionRow>,
     pub attempts: BTreeMap<AttemptKey, AttemptRow>,
     pub flows: BTreeMap<FlowKey, FlowRow>,
-    pub edge_groups: BTreeMap<EdgeGroupKey, EdgeGroupRow>,
     pub lanes: BTreeMap<Arc<str>, LaneRow>,
     pub timers: BTreeMap<TimerKey, TimerRow>,
     pub idempotency: BTreeMap<IdempotencyKey, IdempotencyRow>,
@@ -169,7 +168,6 @@ impl Tables {
             executions: BTreeMap::new(),
             attempts: BTreeMap::new(),
             flows: BTreeMap::new(),
-            edge_groups: BTreeMap::new(),
             lanes: [LaneRow::every()].map(|lane| (lane.clone(), LaneRow::active(lane))).into(),
             timers: BTreeMap::new(),
             idempotency: BTreeMap::new(),
@@ -191,24 +189,20 @@ impl Tables {
         for key in &needs.executions {
             self.load_execution(world, key);
         }
-        for flow in &needs.flow_members {
-            for row in self.members(*flow) {
+        for scan in &needs.members {
+            let after = |row: &&ExecutionRow| scan.after.is_none_or(|after| row.key.id > after);
+            let mut last = None;
+            for (at, row) in self.members(scan.flow).filter(after).take(scan.limit).enumerate() {
                 self.load_execution(world, &row.key);
+                last = (at + 1 == scan.limit).then_some(row.key.id);
             }
+            world.members.insert(*scan, last);
         }
         for key in &needs.attempts {
             load(&mut world.attempts, &self.attempts, key);
         }
         for key in &needs.flows {
             load(&mut world.flows, &self.flows, key);
-        }
-        for key in &needs.edge_groups_into {
-            let into = |row: &&EdgeGroupRow| {
-                row.key.downstream == key.id && row.key.flow.partition == key.partition
-            };
-            for row in self.edge_groups.values().filter(into) {
-                world.edge_groups.load(row.clone());
-            }
         }
         for lane in &needs.lanes {
             load(&mut world.lanes, &self.lanes, lane);
@@ -369,7 +363,6 @@ impl Tables {
         write(&mut self.executions, &change.executions)?;
         write(&mut self.attempts, &change.attempts)?;
         write(&mut self.flows, &change.flows)?;
-        write(&mut self.edge_groups, &change.edge_groups)?;
         write(&mut self.lanes, &change.lanes)?;
         for timer in &change.timers {
             match timer {

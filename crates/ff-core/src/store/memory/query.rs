@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::Tables;
 use crate::contracts::ListOrder;
-use crate::rows::{AttemptKey, Blob, EventRow, ExecutionRow, FlowKey};
-use crate::store::{CountRow, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use crate::rows::{AttemptKey, Blob, EventRow, ExecutionRow, FlowKey, FlowRow};
+use crate::state::BlockingReason;
+use crate::store::{CountRow, FlowListQuery, ListQuery, LogBounds, Query, RetentionScan, Rows};
 use crate::types::{ExecutionKey, TimestampMs};
 
 impl Tables {
@@ -16,8 +17,15 @@ impl Tables {
         match query {
             Query::Execution(key) => self.query_execution(&mut rows, key),
             Query::Executions(list) => rows.executions = self.list(&list),
+            Query::Flow(flow) => {
+                rows.flows = self.flows.get(&flow).cloned().into_iter().collect();
+                rows.counts = self.member_counts(flow);
+            }
+            Query::Flows(list) => rows.flows = self.list_flows(&list),
             Query::UnfinishedMembers { flow, limit } => {
-                let open = self.members(flow).filter(|row| !row.is_finished());
+                let open = self.members(flow).filter(|row| {
+                    !row.is_finished() && row.blocking != BlockingReason::PausedByFlowCancel
+                });
                 rows.executions = open.take(limit).cloned().collect();
             }
             Query::Payloads(keys) => {
@@ -82,6 +90,33 @@ impl Tables {
         if list.order == ListOrder::NewestFirst {
             found.reverse();
         }
+        found.truncate(list.limit);
+        found
+    }
+
+    fn member_counts(&self, flow: FlowKey) -> Vec<CountRow> {
+        let mut counts: BTreeMap<_, u64> = BTreeMap::new();
+        for row in self.members(flow) {
+            *counts.entry(row.public_state).or_default() += 1;
+        }
+        let nothing: Arc<str> = "".into();
+        let count = |(state, count)| CountRow {
+            namespace: nothing.clone(),
+            lane: nothing.clone(),
+            state,
+            count,
+        };
+        counts.into_iter().map(count).collect()
+    }
+
+    fn list_flows(&self, list: &FlowListQuery) -> Vec<FlowRow> {
+        let wanted = |row: &&FlowRow| {
+            list.namespace.as_ref().is_none_or(|namespace| *namespace == row.namespace)
+                && (list.states.is_empty() || list.states.contains(&row.state))
+                && list.after.is_none_or(|after| (row.created_at, row.key.id) < after)
+        };
+        let mut found: Vec<_> = self.flows.values().filter(wanted).cloned().collect();
+        found.sort_by_key(|row| std::cmp::Reverse((row.created_at, row.key.id)));
         found.truncate(list.limit);
         found
     }

@@ -1,0 +1,78 @@
+//! Reads of flows outside transactions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{FlowKey, FlowRow, FlowState};
+use ff_core::state::PublicState;
+use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::{CountRow, FlowListQuery};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Sqlite};
+
+use crate::columns::{FLOW, Read};
+use crate::query::{Reads, whole};
+
+impl Reads<'_> {
+    pub(crate) async fn flow(&self, flow: FlowKey) -> Result<Vec<FlowRow>, StoreError> {
+        let sql =
+            format!("SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1");
+        flows(&self.fetch(sqlx::query(&sql).bind(flow.id)).await?)
+    }
+
+    /// How many members of a flow are in each state.
+    pub(crate) async fn member_counts(&self, flow: FlowKey) -> Result<Vec<CountRow>, StoreError> {
+        let sql = "SELECT public_state, count(*) FROM ff_exec_core WHERE flow_id = ?1 \
+                   GROUP BY public_state";
+        let mut counts: BTreeMap<PublicState, u64> = BTreeMap::new();
+        for cells in &self.fetch(sqlx::query(sql).bind(flow.id)).await? {
+            let cells = Read(cells);
+            let word = cells.text(0)?.unwrap_or_default();
+            let state = PublicState::read(word).unwrap_or(PublicState::Waiting);
+            *counts.entry(state).or_default() += cells.int(1)?.unwrap_or(0).unsigned_abs();
+        }
+        let nothing: Arc<str> = "".into();
+        let count = |(state, count)| CountRow {
+            namespace: nothing.clone(),
+            lane: nothing.clone(),
+            state,
+            count,
+        };
+        Ok(counts.into_iter().map(count).collect())
+    }
+
+    pub(crate) async fn list_flows(
+        &self,
+        list: &FlowListQuery,
+    ) -> Result<Vec<FlowRow>, StoreError> {
+        let mut sql: QueryBuilder<'_, Sqlite> = QueryBuilder::new("SELECT ");
+        sql.push(FLOW).push(" FROM ff_flow_core WHERE 1 = 1");
+        if let Some(namespace) = &list.namespace {
+            sql.push(" AND namespace = ").push_bind(namespace.to_string());
+        }
+        if !list.states.is_empty() {
+            // Every word but the three endings means that the flow lives.
+            sql.push(" AND CASE WHEN public_flow_state IN ('completed', 'failed', 'cancelled') ");
+            sql.push("THEN public_flow_state ELSE 'open' END IN (");
+            let mut states = sql.separated(", ");
+            for state in &list.states {
+                states.push_bind(FlowState::word(*state));
+            }
+            sql.push(")");
+        }
+        if let Some((at, id)) = list.after {
+            sql.push(" AND (created_at_ms, flow_id) < (").push_bind(at.0);
+            sql.push(", ").push_bind(id).push(")");
+        }
+        sql.push(" ORDER BY created_at_ms DESC, flow_id DESC LIMIT ");
+        sql.push_bind(whole(list.limit));
+        flows(&self.fetch(sql.build()).await?)
+    }
+}
+
+fn flows(rows: &[SqliteRow]) -> Result<Vec<FlowRow>, StoreError> {
+    let mut words = Words::default();
+    rows.iter().map(|cells| Reader::new(&Read(cells), &mut words).flow()).collect()
+}

@@ -1,0 +1,255 @@
+//! Flows that change while they run: members add nodes, wait for them, and are run again.
+
+use ff_core::backend::Handle;
+use ff_core::contracts::{
+    EdgePolicy, EventType, ExtendFlowArgs, FailureClass, FlowEdge, FlowNode, FlowStatus,
+    ForkFlowArgs, OnSatisfied, ReplayFlowArgs, SubmitFlowResult, WaitChildrenResult,
+};
+use ff_core::engine_backend::FlowOperations;
+use ff_core::state::PublicState;
+use ff_core::types::ExecutionId;
+
+use super::flow_graph::{
+    Planted, claim_all, complete_all, describe, graph, plant, settle, states, take, with_policy,
+};
+use super::{Fixture, code, failure, item, retries};
+
+/// Nodes and edges by names, as for a whole graph. Only these names are nodes of the call.
+fn addition(nodes: &str, edges: &str) -> ExtendFlowArgs {
+    let node = |name| FlowNode::new(name, item().policy(retries(0, 0)));
+    let edge = |word: &str| {
+        let (from, to) = word.split_once('>').expect("an edge");
+        FlowEdge::new(from, to)
+    };
+    ExtendFlowArgs {
+        nodes: nodes.split_whitespace().map(node).collect(),
+        edges: edges.split_whitespace().map(edge).collect(),
+    }
+}
+
+async fn extend(f: &Fixture, handle: &Handle, nodes: &str, edges: &str) -> Vec<ExecutionId> {
+    match f.backend.extend_flow(handle, addition(nodes, edges)).await.unwrap() {
+        SubmitFlowResult::Created { execution_ids, .. } => execution_ids,
+        other => panic!("expected new nodes, got {other:?}"),
+    }
+}
+
+/// The flow with the nodes that were added to it.
+fn grown(flow: Planted, names: &str, ids: Vec<ExecutionId>) -> Planted {
+    let mut flow = flow;
+    flow.names.extend(names.split_whitespace().map(str::to_owned));
+    flow.ids.extend(ids);
+    flow
+}
+
+pub async fn extend_with_nodes(f: &Fixture) {
+    let flow = plant(f, graph("a>b")).await;
+    let handle = take(f, &flow, "a").await;
+    let ids = extend(f, &handle, "x y", "x>y a>x y>b").await;
+    let flow = grown(flow, "x y", ids.clone());
+    use PublicState::{Waiting, WaitingChildren};
+    assert_eq!(states(f, &flow, "x y b").await, [WaitingChildren; 3]);
+    let again = f.backend.extend_flow(&handle, addition("x y", "x>y a>x y>b")).await.unwrap();
+    let repeated = SubmitFlowResult::Duplicate { flow_id: flow.id, execution_ids: ids };
+    assert_eq!(again, repeated, "a repeated call changes nothing");
+    let other = f.backend.extend_flow(&handle, addition("x z", "")).await;
+    assert_eq!(code(&other), "execution_id_reused", "a name is used once in a flow");
+    f.backend.complete(&handle, None).await.unwrap();
+    assert_eq!(states(f, &flow, "x b").await, [Waiting, WaitingChildren]);
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(states(f, &flow, "b").await, [Waiting]);
+    assert_eq!(complete_all(f).await, 1);
+    let ended = describe(f, &flow).await;
+    assert_eq!((ended.status, ended.node_count, ended.edge_count), (FlowStatus::Completed, 4, 4));
+    assert_eq!(ended.graph_revision, 2);
+}
+
+pub async fn late_edges(f: &Fixture) {
+    let flow = plant(f, graph("done failed runner target")).await;
+    let claimed = claim_all(f).await;
+    let handle = |name: &str| {
+        let found = claimed.iter().find(|one| one.execution_id == *flow.node(name));
+        found.expect("it was handed out").handle.clone()
+    };
+    f.backend.complete(&handle("done"), None).await.unwrap();
+    f.backend.fail(&handle("failed"), failure(FailureClass::Fatal)).await.unwrap();
+    let (runner, target) = (handle("runner"), handle("target"));
+    let ids =
+        extend(f, &runner, "now never later", "done>now failed>never done>later runner>later")
+            .await;
+    let flow = grown(flow, "now never later", ids);
+    use PublicState::{Skipped, Waiting, WaitingChildren};
+    let seen = states(f, &flow, "now never later").await;
+    assert_eq!(seen, [Waiting, Skipped, WaitingChildren], "ended parents are counted at once");
+    f.backend.complete(&runner, None).await.unwrap();
+    assert_eq!(states(f, &flow, "later").await, [Waiting]);
+    f.backend.complete(&target, None).await.unwrap();
+    assert_eq!(complete_all(f).await, 2);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
+}
+
+pub async fn extend_refusals(f: &Fixture) {
+    let flow = plant(f, graph("a b>c>d started lone")).await;
+    let other = plant(f, graph("foreign")).await;
+    let claimed = claim_all(f).await;
+    let handle = |name: &str| {
+        let found = claimed.iter().find(|one| one.execution_id == *flow.node(name));
+        found.expect("it was handed out").handle.clone()
+    };
+    let a = handle("a");
+    for (nodes, edges, part) in [
+        ("", "d>c", "a cycle"),
+        ("n", "d>n n>c", "a cycle"),
+        ("n", "n>n", "depends on itself"),
+        ("n", "n>started", "has started"),
+        ("n", "nobody>n", "which is no node"),
+        ("", "b>c", "is there twice"),
+        ("", "", "no nodes"),
+    ] {
+        let refused = f.backend.extend_flow(&a, addition(nodes, edges)).await;
+        assert_eq!(code(&refused), "invalid_graph", "{nodes:?} {edges:?}");
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains(part), "{part:?} is not among: {text}");
+    }
+    let mut args = addition("n", "");
+    args.edges.push(FlowEdge::new(other.node("foreign").as_str(), "n"));
+    assert_eq!(code(&f.backend.extend_flow(&a, args).await), "invalid_graph");
+    assert_eq!(describe(f, &flow).await.node_count, 6, "nothing was added");
+    f.backend.complete(&a, None).await.unwrap();
+    let late = f.backend.extend_flow(&a, addition("n", "")).await;
+    assert_eq!(code(&late), "execution_not_active", "only the holder may");
+    let (_, solo) = f.start(item().priority(9)).await;
+    assert_eq!(code(&f.backend.extend_flow(&solo, addition("n", "")).await), "not_in_flow");
+}
+
+pub async fn waits_for_children(f: &Fixture) {
+    let flow = plant(f, graph("parent>after")).await;
+    let handle = take(f, &flow, "parent").await;
+    let nothing = f.backend.wait_children(&handle).await.unwrap();
+    assert_eq!(nothing, WaitChildrenResult::Ended, "there is nothing to wait for");
+    let ids = extend(f, &handle, "x y behind", "parent>behind").await;
+    let flow = grown(flow, "x y behind", ids);
+    let waiting = WaitChildrenResult::Waiting { open: 2 };
+    assert_eq!(f.backend.wait_children(&handle).await.unwrap(), waiting);
+    assert_eq!(f.backend.wait_children(&handle).await.unwrap(), waiting, "a repeat tells the same");
+    assert_eq!(states(f, &flow, "parent").await, [PublicState::WaitingChildren]);
+    assert_eq!(code(&f.backend.complete(&handle, None).await), "execution_not_active");
+    let children = claim_all(f).await;
+    assert_eq!(children.len(), 2, "the parent is put down, and what waits for it is not ready");
+    f.backend.fail(&children[0].handle, failure(FailureClass::Fatal)).await.unwrap();
+    assert_eq!(states(f, &flow, "parent").await, [PublicState::WaitingChildren]);
+    f.backend.complete(&children[1].handle, None).await.unwrap();
+    let again = f.claim().await;
+    assert_eq!(again.execution_id, *flow.node("parent"), "it comes back when they have ended");
+    assert_eq!(again.attempt_index, 0, "the same attempt goes on");
+    assert_eq!(f.backend.wait_children(&again.handle).await.unwrap(), WaitChildrenResult::Ended);
+    f.backend.complete(&again.handle, None).await.unwrap();
+    use EventType::{Claimed, Completed, Submitted, Unblocked, WaitingChildren};
+    let events = f.events(flow.node("parent")).await;
+    assert_eq!(events, [Submitted, Claimed, WaitingChildren, Unblocked, Claimed, Completed]);
+    assert_eq!(complete_all(f).await, 2);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
+}
+
+pub async fn replay_one(f: &Fixture) {
+    let any = EdgePolicy::AnyOf { on_satisfied: OnSatisfied::LetRun };
+    let flow = plant(f, with_policy(graph("a>c b>c c>d"), "c", any)).await;
+    let a = take(f, &flow, "a").await;
+    f.backend.complete(&a, None).await.unwrap();
+    f.replay(flow.node("a")).await.unwrap();
+    // What the first run has decided stays, and the second one is counted once.
+    let seen = states(f, &flow, "a c").await;
+    assert_eq!(seen, [PublicState::Waiting, PublicState::Waiting]);
+    f.advance(60_000).await;
+    while complete_all(f).await > 0 {}
+    let ended = describe(f, &flow).await;
+    assert_eq!((ended.status, ended.counts.len()), (FlowStatus::Completed, 1));
+    // A member of an ended flow that runs again opens it again.
+    f.replay(flow.node("d")).await.unwrap();
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Open);
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Completed);
+}
+
+pub async fn replay_skipped(f: &Fixture) {
+    let flow = plant(f, graph("a>c b>c")).await;
+    let claimed = claim_all(f).await;
+    for one in &claimed {
+        if one.execution_id == *flow.node("a") {
+            f.backend.complete(&one.handle, None).await.unwrap();
+        } else {
+            f.backend.fail(&one.handle, failure(FailureClass::Fatal)).await.unwrap();
+        }
+    }
+    use PublicState::{Skipped, Waiting, WaitingChildren};
+    assert_eq!(states(f, &flow, "c").await, [Skipped]);
+    settle(f).await;
+    f.replay(flow.node("c")).await.unwrap();
+    assert_eq!(states(f, &flow, "c").await, [WaitingChildren], "it waits for its parents again");
+    assert!(f.try_claim().await.is_none());
+    f.replay(flow.node("b")).await.unwrap();
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(states(f, &flow, "c").await, [Waiting]);
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Completed);
+}
+
+pub async fn replay_from(f: &Fixture) {
+    let flow = plant(f, graph("a>b>c>d x>d")).await;
+    assert_eq!(complete_all(f).await, 2);
+    let b = take(f, &flow, "b").await;
+    f.backend.fail(&b, failure(FailureClass::Fatal)).await.unwrap();
+    settle(f).await;
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
+    let args = |name: &str| ReplayFlowArgs { execution_id: flow.node(name).clone() };
+    let replayed = f.backend.replay_flow_from(args("b")).await.unwrap();
+    let expected: Vec<_> = ["b", "c", "d"].map(|name| flow.node(name).clone()).into();
+    assert_eq!(replayed.replayed, expected);
+    use PublicState::{Completed, Waiting, WaitingChildren};
+    let seen = states(f, &flow, "a x b c d").await;
+    assert_eq!(seen, [Completed, Completed, Waiting, WaitingChildren, WaitingChildren]);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Open);
+    assert_eq!(code(&f.backend.replay_flow_from(args("b")).await), "execution_not_terminal");
+    for _ in 0..3 {
+        assert_eq!(complete_all(f).await, 1);
+    }
+    let ended = describe(f, &flow).await;
+    assert_eq!((ended.status, ended.counts), (FlowStatus::Completed, [(Completed, 5)].into()));
+    let solo = f.submit(item()).await;
+    let args = ReplayFlowArgs { execution_id: solo };
+    assert_eq!(code(&f.backend.replay_flow_from(args).await), "not_in_flow");
+}
+
+pub async fn fork(f: &Fixture) {
+    let flow = plant(f, graph("a>b>d c>d")).await;
+    assert_eq!(complete_all(f).await, 2);
+    let b = take(f, &flow, "b").await;
+    f.backend.fail(&b, failure(FailureClass::Fatal)).await.unwrap();
+    settle(f).await;
+    let before = f.picture(flow.node("b")).await;
+    let args = ForkFlowArgs {
+        execution_id: flow.node("b").clone(),
+        input_payload: Some(b"better".to_vec()),
+        creator_identity: "me".into(),
+    };
+    let forked = f.backend.fork_flow(args).await.unwrap();
+    assert_eq!(f.picture(flow.node("b")).await, before, "the old flow is untouched");
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
+    let new = f.backend.describe_flow(&forked.flow_id()).await.unwrap().unwrap();
+    assert_eq!((new.node_count, new.edge_count), (2, 2));
+    assert_eq!(new.forked_from, Some(flow.id));
+    assert_eq!(new.forked_from_execution.as_ref(), Some(flow.node("b")));
+    let claimed = f.claim().await;
+    assert_eq!(&*claimed.payload, b"better");
+    assert_eq!(claimed.execution_id, forked.execution_ids()[0]);
+    f.backend.complete(&claimed.handle, None).await.unwrap();
+    let last = f.claim().await;
+    let parents = f.backend.parent_results(&last.execution_id).await.unwrap();
+    let mut names: Vec<_> = parents.iter().map(|parent| parent.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["b", "c"], "parents that stayed in the old flow are known");
+    f.backend.complete(&last.handle, None).await.unwrap();
+    let ended = f.backend.describe_flow(&forked.flow_id()).await.unwrap().unwrap();
+    assert_eq!(ended.status, FlowStatus::Completed);
+}

@@ -1,0 +1,156 @@
+//! Graphs that do not fit into one transaction: wide, deep, and cancelled in chunks.
+
+use ff_core::backend::{CancelFlowPolicy, CancelFlowWait};
+use ff_core::contracts::{
+    CancelFlowArgs, CancelFlowHeader, CancelFlowResult, FailureClass, FlowEdge, FlowNode,
+    FlowStatus, ListExecutionsArgs, SubmitFlowArgs,
+};
+use ff_core::state::PublicState;
+
+use super::flow_graph::{complete_all, describe, graph, plant, settle, take};
+use super::{Fixture, claim_from, failure, item, retries};
+
+/// One node, so many behind it, and one behind all of them.
+fn fan(width: usize) -> SubmitFlowArgs {
+    let node = |name: String| FlowNode::new(name, item().policy(retries(0, 0)));
+    let mut args = graph("");
+    args.nodes.push(node("first".into()));
+    args.nodes.extend((0..width).map(|at| node(format!("n{at}"))));
+    args.nodes.push(node("last".into()));
+    for at in 0..width {
+        args.edges.push(FlowEdge::new("first", format!("n{at}")));
+        args.edges.push(FlowEdge::new(format!("n{at}"), "last"));
+    }
+    args
+}
+
+fn chain(depth: usize) -> SubmitFlowArgs {
+    let node = |at| FlowNode::new(format!("n{at}"), item().policy(retries(0, 0)));
+    let edge = |at| FlowEdge::new(format!("n{at}"), format!("n{}", at + 1));
+    let mut args = graph("");
+    args.nodes = (0..depth).map(node).collect();
+    args.edges = (0..depth - 1).map(edge).collect();
+    args
+}
+
+pub async fn fan_out_and_in(f: &Fixture) {
+    let flow = plant(f, fan(700)).await;
+    assert_eq!(complete_all(f).await, 1);
+    settle(f).await;
+    assert_eq!(complete_all(f).await, 700, "every child was told");
+    assert_eq!(complete_all(f).await, 1);
+    let ended = describe(f, &flow).await;
+    assert_eq!(ended.status, FlowStatus::Completed);
+    assert_eq!(ended.counts, [(PublicState::Completed, 702)].into());
+}
+
+pub async fn wide_failure(f: &Fixture) {
+    let flow = plant(f, fan(600)).await;
+    let first = take(f, &flow, "first").await;
+    f.backend.fail(&first, failure(FailureClass::Fatal)).await.unwrap();
+    settle(f).await;
+    let ended = describe(f, &flow).await;
+    assert_eq!(ended.status, FlowStatus::Failed);
+    assert_eq!(ended.counts, [(PublicState::Failed, 1), (PublicState::Skipped, 601)].into());
+}
+
+pub async fn deep_skip(f: &Fixture) {
+    let flow = plant(f, chain(300)).await;
+    let first = take(f, &flow, "n0").await;
+    f.backend.fail(&first, failure(FailureClass::Fatal)).await.unwrap();
+    settle(f).await;
+    let ended = describe(f, &flow).await;
+    assert_eq!(ended.counts, [(PublicState::Failed, 1), (PublicState::Skipped, 299)].into());
+    assert_eq!(ended.status, FlowStatus::Failed);
+}
+
+async fn cancelled(f: &Fixture, policy: CancelFlowPolicy) -> SubmitFlowArgs {
+    let args = fan(2_500);
+    let flow = plant(f, args.clone()).await;
+    let first = take(f, &flow, "first").await;
+    let scheduled = f.backend.cancel_flow(&flow.id, policy, CancelFlowWait::NoWait).await.unwrap();
+    let CancelFlowResult::CancellationScheduled { member_count, member_execution_ids, .. } =
+        scheduled
+    else {
+        panic!("a large flow is cancelled in chunks");
+    };
+    assert_eq!((member_count, member_execution_ids.len()), (2_502, 1_000));
+    assert!(f.try_claim().await.is_none(), "nothing of a cancelled flow is handed out");
+    let other = f.submit(item()).await;
+    assert_eq!(f.claim().await.execution_id, other, "other work goes on between the chunks");
+    let wait = CancelFlowWait::WaitTimeout(std::time::Duration::from_secs(60));
+    settle(f).await;
+    if policy != CancelFlowPolicy::CancelAll {
+        f.backend.complete(&first, None).await.expect("running members finish");
+    }
+    let again = f.backend.cancel_flow(&flow.id, policy, wait).await.unwrap();
+    assert!(matches!(again, CancelFlowResult::Cancelled { .. }));
+    let seen = describe(f, &flow).await;
+    assert_eq!(seen.status, FlowStatus::Cancelled);
+    use PublicState::{Cancelled, Completed, Waiting};
+    let expected = match policy {
+        CancelFlowPolicy::CancelAll => [(Cancelled, 2_502)].into(),
+        CancelFlowPolicy::CancelPending => [(Completed, 1), (Cancelled, 2_501)].into(),
+        CancelFlowPolicy::FlowOnly => [(Completed, 1), (Waiting, 2_501)].into(),
+    };
+    assert_eq!(seen.counts, expected, "{policy:?}");
+    assert!(f.try_claim().await.is_none());
+    args
+}
+
+pub async fn cancel_in_chunks(f: &Fixture) {
+    cancelled(f, CancelFlowPolicy::CancelAll).await;
+}
+
+pub async fn cancel_pending_in_chunks(f: &Fixture) {
+    cancelled(f, CancelFlowPolicy::CancelPending).await;
+}
+
+pub async fn hold_in_chunks(f: &Fixture) {
+    cancelled(f, CancelFlowPolicy::FlowOnly).await;
+}
+
+pub async fn backlog_is_drained(f: &Fixture) {
+    let flow = plant(f, fan(1_200)).await;
+    let args = |reason: &str| CancelFlowArgs {
+        flow_id: flow.id,
+        reason: reason.into(),
+        cancellation_policy: "mine".into(),
+        now: f.now(),
+    };
+    let header = f.backend.cancel_flow_header(args("first")).await.unwrap();
+    let CancelFlowHeader::Cancelled { member_execution_ids, .. } = header else {
+        panic!("the flow lived");
+    };
+    assert_eq!(member_execution_ids.len(), 1_000, "the first of them at once");
+    let left = || async {
+        match f.backend.cancel_flow_header(args("again")).await.unwrap() {
+            CancelFlowHeader::AlreadyTerminal { member_execution_ids, .. } => member_execution_ids,
+            other => panic!("it was cancelled before: {other:?}"),
+        }
+    };
+    settle(f).await;
+    assert_eq!(left().await.len(), 1_202, "everybody waits for an acknowledgement");
+    assert_eq!(describe(f, &flow).await.counts, [(PublicState::Cancelled, 1_202)].into());
+    f.backend.ack_cancel_member(&flow.id, flow.node("first")).await.unwrap();
+    f.advance(29_000).await;
+    assert_eq!(left().await.len(), 1_201);
+    f.advance(1_000).await;
+    assert_eq!(left().await.len(), 1_000, "the backlog is empty: the members themselves are named");
+}
+
+/// The lanes and the batches do not care how an execution came to be a member.
+pub async fn many_flows(f: &Fixture) {
+    for _ in 0..50 {
+        plant(f, chain(4)).await;
+    }
+    for _ in 0..4 {
+        assert_eq!(complete_all(f).await, 50);
+    }
+    let states = vec![PublicState::Completed];
+    let list = ListExecutionsArgs { states, limit: 1_000, ..ListExecutionsArgs::default() };
+    assert_eq!(f.backend.list_executions(list).await.unwrap().executions.len(), 200);
+    let mut args = claim_from("lane");
+    args.max = 1;
+    assert!(f.backend.claim_many(args).await.unwrap().is_empty());
+}

@@ -1,0 +1,136 @@
+//! The flows of a run: small random graphs that clients submit until they are told.
+
+use fastrand::Rng;
+use ff_core::backend::CancelFlowPolicy;
+use ff_core::contracts::{
+    EdgePolicy, FlowEdge, FlowNode, OnSatisfied, Submission, SubmitFlowArgs, SubmitFlowResult,
+};
+use ff_core::engine::prepare_submit_flow;
+use ff_core::limits::Limits;
+use ff_core::operations::flow::{CancelFlow, SubmitFlow};
+use ff_core::rows::FlowKey;
+use ff_core::store::Job;
+use ff_core::types::{ExecutionKey, FlowId, Namespace};
+use uuid::Uuid;
+
+use super::Simulation;
+use super::bus::Event;
+use super::history::{Actor, Plan};
+use super::message::{Answer, NAMESPACE, Verb, Waiting, job};
+
+/// A graph that a client wants to exist.
+#[derive(Debug)]
+pub(super) struct FlowPlan {
+    pub key: FlowKey,
+    pub members: Vec<ExecutionKey>,
+    /// By places; always from a smaller place to a larger one.
+    pub edges: Vec<(usize, usize)>,
+    pub policies: Vec<EdgePolicy>,
+    args: SubmitFlowArgs,
+    edge_ids: Vec<Uuid>,
+}
+
+impl FlowPlan {
+    pub fn parents(&self, child: usize) -> impl Iterator<Item = usize> {
+        self.edges.iter().filter(move |(_, to)| *to == child).map(|(from, _)| *from)
+    }
+
+    pub fn submit(&self) -> (Job, Waiting) {
+        job(self.operation(), |submitted| match submitted {
+            SubmitFlowResult::Created { .. } | SubmitFlowResult::Duplicate { .. } => Answer::Done,
+        })
+    }
+
+    /// Identities that the shell would draw are the plan's, so that a run can be run again.
+    fn operation(&self) -> SubmitFlow {
+        let scope = Namespace::new(NAMESPACE);
+        let limits = Limits::default();
+        let prepared = prepare_submit_flow(self.args.clone(), &limits, Some(&scope), |_| 0);
+        let mut operation = prepared.expect("the plans hold to the limits");
+        for (edge, id) in operation.edges.iter_mut().zip(&self.edge_ids) {
+            edge.key.edge_id = *id;
+        }
+        operation
+    }
+}
+
+pub(super) fn cancel(flow: FlowKey, policy: CancelFlowPolicy) -> (Job, Waiting) {
+    job(CancelFlow { flow, policy }, |_| Answer::Done)
+}
+
+fn draw_policy(rng: &mut Rng, parents: usize) -> EdgePolicy {
+    let on_satisfied = match rng.bool() {
+        true => OnSatisfied::LetRun,
+        false => OnSatisfied::CancelRemaining,
+    };
+    match rng.u32(0..4) {
+        0 | 1 => EdgePolicy::AllOf,
+        2 => EdgePolicy::AnyOf { on_satisfied },
+        _ if parents == 0 => EdgePolicy::AllOf,
+        _ => EdgePolicy::Quorum { k: rng.u32(1..=parents as u32), on_satisfied },
+    }
+}
+
+impl Simulation {
+    /// Draws the run's graphs, and lets them arrive over the first seconds.
+    pub(super) fn plan_flows(&mut self) {
+        for number in 0..self.config.flows {
+            let plan = self.draw_flow(number);
+            self.history.flows.push(plan);
+            let op = self.history.invoke(Actor::Client, Verb::SubmitFlow(number));
+            let at = self.rng.u64(0..1_500);
+            self.bus.after(at, Event::Timeout(op));
+        }
+    }
+
+    fn draw_flow(&mut self, number: usize) -> FlowPlan {
+        let id = Uuid::from_u128(self.rng.u128(..));
+        let count = self.rng.usize(2..7);
+        let mut args = SubmitFlowArgs {
+            flow_id: Some(FlowId(id)),
+            namespace: Namespace::new(NAMESPACE),
+            ..SubmitFlowArgs::default()
+        };
+        let mut edges = Vec::new();
+        for to in 0..count {
+            for from in 0..to {
+                if self.rng.u32(0..5) < 2 {
+                    edges.push((from, to));
+                }
+            }
+        }
+        let mut members = Vec::new();
+        for at in 0..count {
+            let key = ExecutionKey { partition: 0, id: Uuid::from_u128(self.rng.u128(..)) };
+            let work = self.draw_member(key, number, at);
+            let parents = edges.iter().filter(|(_, to)| *to == at).count();
+            let policy = draw_policy(&mut self.rng, parents);
+            self.history.plans.insert(key, Plan { submission: work.clone(), create: false });
+            args.nodes.push(FlowNode::new(format!("n{at}"), work).policy(policy));
+            members.push(key);
+        }
+        let name = |at: usize| format!("n{at}");
+        args.edges = edges.iter().map(|(from, to)| FlowEdge::new(name(*from), name(*to))).collect();
+        FlowPlan {
+            key: FlowKey { partition: 0, id },
+            members,
+            policies: args.nodes.iter().map(|node| node.policy).collect(),
+            edge_ids: edges.iter().map(|_| Uuid::from_u128(self.rng.u128(..))).collect(),
+            edges,
+            args,
+        }
+    }
+
+    fn draw_member(&mut self, key: ExecutionKey, flow: usize, at: usize) -> Submission {
+        let lane = if self.rng.bool() { "red" } else { "blue" };
+        let mut policy = ff_core::policy::ExecutionPolicy::default();
+        policy.retry_policy.max_retries = self.rng.u32(0..2);
+        policy.retry_policy.backoff = ff_core::policy::Backoff::Fixed { delay_ms: 100 };
+        policy.timeout_policy.max_reclaim_count = self.rng.u32(0..4);
+        Submission::new(lane, "member")
+            .id(key.execution_id())
+            .namespace(NAMESPACE)
+            .payload(format!("member {at} of {flow}"))
+            .policy(policy)
+    }
+}

@@ -1,0 +1,293 @@
+//! Flows: graphs of executions, as callers hold them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{EngineBackend, flow_key, visible};
+use crate::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
+use crate::contracts::{
+    ExtendFlowArgs, FlowGraph, FlowGraphArgs, FlowPage, FlowSnapshot, ForkFlowArgs, ListFlowsArgs,
+    ListOrder, ParentResult, ReplayFlowArgs, ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult,
+    WaitChildrenResult,
+};
+use crate::engine::{Engine, check_bytes, check_count, check_text};
+use crate::engine::{prepare_extend_flow, prepare_submit_flow};
+use crate::engine_error::{EngineError, StateKind};
+use crate::limits;
+use crate::operations::flow::cascade::edges_into;
+use crate::operations::flow::{ReplayFlow, WaitChildren};
+use crate::rows::{
+    CascadeKey, CascadeKind, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow,
+    ExecutionRow, FlowKey, FlowRow, Record, Word,
+};
+use crate::state::LifecyclePhase;
+use crate::store::{FlowListQuery, ListQuery, Query, Scan};
+use crate::types::{ExecutionId, ExecutionKey, FlowId, Namespace};
+use crate::views;
+
+/// How many edges into one node are shown with it.
+const SHOWN_PARENTS: usize = 100;
+
+#[async_trait]
+pub trait FlowOperations: EngineBackend {
+    /// Accepts a whole graph in one transaction, or refuses it with every reason.
+    async fn submit_flow(&self, args: SubmitFlowArgs) -> Result<SubmitFlowResult, EngineError> {
+        let engine = self.engine();
+        let partition = |id: &FlowId| engine.store().flow_partition(id);
+        let limits = &engine.config().limits;
+        let operation = prepare_submit_flow(args, limits, self.scope(), partition)?;
+        engine.run(self.scope(), operation).await
+    }
+
+    /// A running member adds nodes and edges to its own flow.
+    async fn extend_flow(
+        &self,
+        handle: &Handle,
+        args: ExtendFlowArgs,
+    ) -> Result<SubmitFlowResult, EngineError> {
+        let engine = self.engine();
+        let rows = engine.query(Query::Execution(handle.key())).await?;
+        let row = visible(self.scope(), &rows);
+        let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+        let id = row.flow_id.ok_or(EngineError::State(StateKind::NotInFlow))?;
+        let flow = flow_key(engine, &FlowId(id));
+        let namespace = Namespace::new(&*row.namespace);
+        let limits = &engine.config().limits;
+        let operation = prepare_extend_flow(handle, args, flow, &namespace, limits)?;
+        engine.run(self.scope(), operation).await
+    }
+
+    /// The holder puts its execution down until the nodes that it has added have ended.
+    async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError> {
+        self.engine().run(self.scope(), WaitChildren { handle: handle.clone() }).await
+    }
+
+    /// Runs a finished node and everything that depends on it again, in place.
+    async fn replay_flow_from(
+        &self,
+        args: ReplayFlowArgs,
+    ) -> Result<ReplayFlowResult, EngineError> {
+        let execution = args.execution_id.key();
+        let operation = ReplayFlow { execution, max_nodes: limits::FLOW_REPLAY_NODES };
+        self.engine().run(self.scope(), operation).await
+    }
+
+    /// Runs a node and everything that depends on it in a flow of their own; the old one stays.
+    async fn fork_flow(&self, args: ForkFlowArgs) -> Result<SubmitFlowResult, EngineError> {
+        let engine = self.engine();
+        let bytes = args.input_payload.as_ref().map_or(0, Vec::len);
+        check_bytes("payload", bytes, &engine.config().limits)?;
+        check_text("creator identity", &args.creator_identity, 0, limits::NAME_BYTES)?;
+        let operation = super::fork::prepare(engine, self.scope(), args).await?;
+        engine.run(self.scope(), operation).await
+    }
+
+    /// Everything about a flow except its graph.
+    async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {
+        let rows = self.engine().query(Query::Flow(flow_key(self.engine(), id))).await?;
+        let flow = rows.flows.first().filter(|flow| in_scope(self.scope(), flow));
+        Ok(flow.map(|flow| views::flow(flow, &rows.counts)))
+    }
+
+    async fn list_flows(&self, args: ListFlowsArgs) -> Result<FlowPage, EngineError> {
+        let limit = if args.limit == 0 { 100 } else { args.limit };
+        check_count("flows", limit, limits::PAGE)?;
+        if let (Some(scope), Some(wanted)) = (self.scope(), &args.namespace)
+            && scope != wanted
+        {
+            return Err(EngineError::invalid("the filter names a foreign namespace"));
+        }
+        let namespace = self.scope().cloned().or(args.namespace);
+        let query = FlowListQuery {
+            namespace: namespace.map(|namespace| namespace.0.into()),
+            states: views::stored_states(&args.statuses),
+            after: args.cursor.as_deref().map(views::parse_list_cursor).transpose()?,
+            // One more than asked for tells whether there is more.
+            limit: limit + 1,
+        };
+        let mut flows = self.engine().query(Query::Flows(query)).await?.flows;
+        let more = flows.len() > limit;
+        flows.truncate(limit);
+        Ok(views::flow_page(&flows, more))
+    }
+
+    /// A page of a flow's nodes, each with what it waits for and the edges into it.
+    async fn flow_graph(&self, args: FlowGraphArgs) -> Result<FlowGraph, EngineError> {
+        let engine = self.engine();
+        let limit = if args.limit == 0 { limits::PAGE } else { args.limit };
+        check_count("nodes", limit, limits::PAGE)?;
+        if self.describe_flow(&args.flow_id).await?.is_none() {
+            return Err(EngineError::NotFound { entity: "flow" });
+        }
+        let flow = flow_key(engine, &args.flow_id);
+        let list = ListQuery {
+            flow_id: Some(flow.id),
+            order: ListOrder::OldestFirst,
+            after: args.cursor.as_deref().map(views::parse_list_cursor).transpose()?,
+            limit: limit + 1,
+            ..ListQuery::default()
+        };
+        let mut nodes = engine.query(Query::Executions(list)).await?.executions;
+        let more = nodes.len() > limit;
+        nodes.truncate(limit);
+        let group = |row: &ExecutionRow| {
+            let key = EdgeGroupKey { flow, downstream: row.key.id };
+            EdgeGroupRow::erase_key(&key)
+        };
+        let edges = |row: &ExecutionRow| edges_into(flow, row.key.id, None).limit(SHOWN_PARENTS);
+        let query = Query::Records {
+            keys: nodes.iter().map(group).collect(),
+            scans: nodes.iter().map(edges).collect(),
+        };
+        let rows = engine.query(query).await?;
+        let groups = rows.records::<EdgeGroupRow>().map_err(|error| engine.store_error(error))?;
+        let edges = rows.records::<EdgeRow>().map_err(|error| engine.store_error(error))?;
+        Ok(views::flow_graph(flow, &nodes, &groups, &edges, more))
+    }
+
+    /// The parents of a member and what they ended with.
+    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
+        let engine = self.engine();
+        let rows = engine.query(Query::Execution(id.key())).await?;
+        let row = visible(self.scope(), &rows);
+        let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+        parent_results(engine, row.key, row.flow_id).await
+    }
+}
+
+impl<B: EngineBackend + ?Sized> FlowOperations for B {}
+
+fn in_scope(scope: Option<&Namespace>, flow: &FlowRow) -> bool {
+    scope.is_none_or(|scope| scope.as_str() == &*flow.namespace)
+}
+
+/// The parents of a member with their results, in the order of its edges.
+pub(super) async fn parent_results(
+    engine: &Engine,
+    key: ExecutionKey,
+    flow_id: Option<Uuid>,
+) -> Result<Vec<ParentResult>, EngineError> {
+    let Some(id) = flow_id else { return Ok(Vec::new()) };
+    let flow = flow_key(engine, &FlowId(id));
+    let mut edges: Vec<EdgeRow> = Vec::new();
+    loop {
+        let after = edges.last().map(|edge| edge.key.edge_id);
+        let scan = edges_into(flow, key.id, after).limit(limits::PAGE);
+        let rows = engine.query(Query::Records { keys: Vec::new(), scans: vec![scan] }).await?;
+        let found = rows.records::<EdgeRow>().map_err(|error| engine.store_error(error))?;
+        let last = found.len() < limits::PAGE;
+        edges.extend(found);
+        if last {
+            break;
+        }
+    }
+    let mut results = Vec::new();
+    for edge in edges.iter().filter(|edge| edge.kind == Word(EdgeKind::Depends)) {
+        let rows = engine.query(Query::Result(flow.member(edge.upstream))).await?;
+        let Some(row) = rows.executions.first() else { continue };
+        results.push(ParentResult {
+            execution_id: row.key.execution_id(),
+            name: row.node_name(),
+            public_state: row.public_state,
+            result: rows.blobs.into_iter().next().map(|(_, bytes)| bytes.to_vec()),
+        });
+    }
+    Ok(results)
+}
+
+/// The input together with the results of the parents, as one JSON object.
+pub(super) fn merged(input: &[u8], parents: &[ParentResult], most: usize) -> Arc<[u8]> {
+    let mut object = match serde_json::from_slice(input) {
+        Ok(Value::Object(object)) => object,
+        _ if input.is_empty() => Map::new(),
+        _ => Map::from_iter([("input".to_owned(), as_json(input))]),
+    };
+    let mut left = most;
+    let mut told = Map::new();
+    for parent in parents {
+        let name = match parent.name.is_empty() {
+            true => parent.execution_id.as_str(),
+            false => &parent.name,
+        };
+        let size = parent.result.as_ref().map_or(0, Vec::len);
+        // More than one payload may hold is read with `parent_results`.
+        let result = parent.result.as_deref().filter(|_| size <= left).map(as_json);
+        left -= if result.is_some() { size } else { 0 };
+        let parent = json!({
+            "execution_id": parent.execution_id,
+            "state": parent.public_state,
+            "result": result,
+        });
+        told.insert(name.to_owned(), parent);
+    }
+    object.insert("parents".to_owned(), Value::Object(told));
+    Value::Object(object).to_string().into_bytes().into()
+}
+
+/// Bytes as JSON: what they say if they are JSON, a text, or their digits.
+fn as_json(bytes: &[u8]) -> Value {
+    if let Ok(value) = serde_json::from_slice(bytes) {
+        return value;
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Value::String(text.to_owned()),
+        Err(_) => {
+            let digits = bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
+            json!({ "hex": digits })
+        }
+    }
+}
+
+/// Waits until the cancellation has reached every member that it is to reach.
+pub(super) async fn wait_for_members(
+    engine: &Engine,
+    flow: FlowKey,
+    policy: CancelFlowPolicy,
+    wait: CancelFlowWait,
+) -> Result<(), EngineError> {
+    let patience = match wait {
+        CancelFlowWait::NoWait => return Ok(()),
+        CancelFlowWait::WaitTimeout(patience) => patience,
+        CancelFlowWait::WaitIndefinite => limits::HORIZON,
+    };
+    let quiet = async {
+        let mut bell = engine.store().listen().events();
+        loop {
+            bell.borrow_and_update();
+            if is_quiet(engine, flow, policy).await? {
+                return Ok(());
+            }
+            let _ = tokio::time::timeout(Duration::from_secs(1), bell.changed()).await;
+        }
+    };
+    match tokio::time::timeout(patience, quiet).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(EngineError::Timeout { op: "cancel_flow", elapsed: patience }),
+    }
+}
+
+async fn is_quiet(
+    engine: &Engine,
+    flow: FlowKey,
+    policy: CancelFlowPolicy,
+) -> Result<bool, EngineError> {
+    let kind = Word(CascadeKind::Members);
+    let key = CascadeKey { subject: flow.id, version: 0, kind };
+    let keys = vec![CascadeRow::erase_key(&key)];
+    let going_on = engine.query(Query::Records { keys, scans: Vec::<Scan>::new() }).await?;
+    if !going_on.records.is_empty() {
+        return Ok(false);
+    }
+    let query = Query::UnfinishedMembers { flow, limit: limits::PAGE };
+    let members = engine.query(query).await?.executions;
+    Ok(match policy {
+        CancelFlowPolicy::CancelAll => members.is_empty(),
+        CancelFlowPolicy::CancelPending | CancelFlowPolicy::FlowOnly => {
+            !members.iter().any(|row| row.phase == LifecyclePhase::Active)
+        }
+    })
+}

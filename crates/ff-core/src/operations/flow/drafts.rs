@@ -1,0 +1,49 @@
+//! Rows as an operation has left them so far. One operation may end many members of one flow, and
+//! each of them must see what the ones before it have counted.
+
+use crate::rows::{AnyRow, ExecutionRow, FlowKey, FlowRow, Record, Row};
+use crate::store::{Change, World, Write};
+use crate::types::ExecutionKey;
+
+/// What this operation has written for a key: a row, or nothing because it was deleted.
+fn draft<'c, R: Row>(writes: &'c [Write<R>], key: &R::Key) -> Option<Option<&'c R>> {
+    writes.iter().rev().find_map(|write| match write {
+        Write::Insert(row) | Write::Update(row) => (row.key() == *key).then_some(Some(row)),
+        Write::Delete(gone) => (gone == key).then_some(None),
+    })
+}
+
+/// A record as this operation has left it.
+pub(super) fn latest<R: Record>(world: &World, change: &Change, key: &R::Key) -> Option<R> {
+    if change.records.is_empty() {
+        return world.record(key);
+    }
+    match draft::<AnyRow>(&change.records, &R::erase_key(key)) {
+        Some(row) => row.and_then(|row| row.decode().ok().flatten()),
+        None => world.record(key),
+    }
+}
+
+pub(super) fn latest_execution(
+    world: &World,
+    change: &Change,
+    key: ExecutionKey,
+) -> Option<ExecutionRow> {
+    draft(&change.executions, &key).unwrap_or_else(|| world.executions.get(&key)).cloned()
+}
+
+pub(super) fn latest_flow(world: &World, change: &Change, key: FlowKey) -> Option<FlowRow> {
+    draft(&change.flows, &key).unwrap_or_else(|| world.flows.get(&key)).cloned()
+}
+
+/// Writes a flow once, however often the operation counts in it.
+pub(super) fn put_flow(change: &mut Change, flow: FlowRow) {
+    let known = change.flows.iter_mut().rev().find_map(|write| match write {
+        Write::Insert(row) | Write::Update(row) if row.key == flow.key => Some(row),
+        _ => None,
+    });
+    match known {
+        Some(row) => *row = flow,
+        None => change.flows.push(Write::Update(flow)),
+    }
+}
