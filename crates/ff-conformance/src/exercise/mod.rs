@@ -109,6 +109,32 @@ fn budgets_and_quotas() -> Vec<Exercise> {
 }
 
 fn executions_and_waits() -> Vec<Exercise> {
+    let mut all = of_executions();
+    all.extend(of_flows());
+    all
+}
+
+fn of_flows() -> Vec<Exercise> {
+    exercises! {
+        flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
+        flow_graph {
+            chain, diamond, failure_skips, cancelled_and_expired_count_as_failed, any_of,
+            quorum_cancels_the_rest, quorum_becomes_impossible, refused_as_a_whole, limits,
+            idempotent_by_key, delays_count_from_submission, retries_do_not_tell, reads,
+            parents_results, namespaces,
+        }
+        flow_grow {
+            extend_with_nodes, late_edges, extend_refusals, waits_for_children, replay_one,
+            replay_skipped, replay_from, fork,
+        }
+        flow_wide {
+            fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,
+            hold_in_chunks, backlog_is_drained, many_flows,
+        }
+    }
+}
+
+fn of_executions() -> Vec<Exercise> {
     exercises! {
         submit { outcomes, created_state, many_at_once, chosen_ids, create_is_claimable }
         idempotency { same_key_same_work, key_lapses, until_finished, within_one_call }
@@ -128,21 +154,6 @@ fn executions_and_waits() -> Vec<Exercise> {
             finished_is_final,
         }
         lane { pause_and_resume, pause_survives_submissions, repeated_pause }
-        flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
-        flow_graph {
-            chain, diamond, failure_skips, cancelled_and_expired_count_as_failed, any_of,
-            quorum_cancels_the_rest, quorum_becomes_impossible, refused_as_a_whole, limits,
-            idempotent_by_key, delays_count_from_submission, retries_do_not_tell, reads,
-            parents_results, namespaces,
-        }
-        flow_grow {
-            extend_with_nodes, late_edges, extend_refusals, waits_for_children, replay_one,
-            replay_skipped, replay_from, fork,
-        }
-        flow_wide {
-            fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,
-            hold_in_chunks, backlog_is_drained, many_flows,
-        }
         fencing {
             after_expiry, after_revoke, after_retry, after_delay, after_cancel, after_replay,
             forged,

@@ -26,6 +26,9 @@ async fn cancel(call: Call<Nothing, CancelFlowRequest>) -> Answered<Answer<Cance
     let wait = wait.map_or(CancelFlowWait::NoWait, CancelFlowWait::WaitTimeout);
     let cancelled =
         call.door.backend().cancel_flow(&call.flow_id()?, call.body.policy, wait).await?;
-    let CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids } = cancelled;
+    let (CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids }
+    | CancelFlowResult::CancellationScheduled {
+        cancellation_policy, member_execution_ids, ..
+    }) = cancelled;
     Ok(Answer::json(CancelFlowAnswer { cancellation_policy, member_execution_ids }))
 }

@@ -134,12 +134,12 @@ pub(crate) fn advance(
     leave_group(world, change, flow, row);
     let scan = edges_from(flow, row.key.id, None);
     if !world.has_scanned(&scan) {
-        defer(change, world.now, told.cascade(CascadeKind::Ended, counted, None));
+        defer(change, world.now, &told.cascade(CascadeKind::Ended, counted, None));
         return;
     }
-    let last = tell(world, change, &told, world.scan(&scan));
+    let last = tell(world, change, &told, &world.scan(&scan));
     if world.scan_is_cut(&scan) {
-        defer(change, world.now, told.cascade(CascadeKind::Ended, true, last));
+        defer(change, world.now, &told.cascade(CascadeKind::Ended, true, last));
     }
 }
 
@@ -159,9 +159,9 @@ impl Told {
 }
 
 /// Leaves work for the sweeper, which is woken by the commit.
-pub(crate) fn defer(change: &mut Change, now: TimestampMs, cascade: CascadeRow) {
+pub(crate) fn defer(change: &mut Change, now: TimestampMs, cascade: &CascadeRow) {
     let timer = TimerRow::bare(TimerKind::Cascade, now, cascade.key.subject);
-    change.insert(&cascade);
+    change.insert(cascade);
     change.timers.push(Write::Update(timer));
 }
 
@@ -236,9 +236,9 @@ pub(super) fn tell(
     world: &World,
     change: &mut Change,
     told: &Told,
-    edges: Vec<EdgeRow>,
+    edges: &[EdgeRow],
 ) -> Option<Uuid> {
-    for edge in &edges {
+    for edge in edges {
         // An edge that was added after the end was counted when it was added.
         if edge.counted_version >= told.version {
             continue;
@@ -300,11 +300,11 @@ fn decided(world: &World, change: &mut Change, told: &Told, group: &EdgeGroupRow
         let about = Told { upstream: group.key.downstream, ..*told };
         let mut cascade = about.cascade(CascadeKind::Siblings, true, None);
         cascade.reason = Some(reason.into());
-        defer(change, world.now, cascade);
+        defer(change, world.now, &cascade);
     }
     if !follow(world, change, group) {
         let about = Told { upstream: group.key.downstream, ..*told };
-        defer(change, world.now, about.cascade(CascadeKind::Decided, true, None));
+        defer(change, world.now, &about.cascade(CascadeKind::Decided, true, None));
     }
 }
 
@@ -358,7 +358,7 @@ fn tell_waiting(world: &World, change: &mut Change, told: &Told, downstream: Uui
     }
     if !follow_children(world, change, &key) {
         let about = Told { upstream: downstream, ..*told };
-        defer(change, world.now, about.cascade(CascadeKind::Decided, true, None));
+        defer(change, world.now, &about.cascade(CascadeKind::Decided, true, None));
     }
 }
 

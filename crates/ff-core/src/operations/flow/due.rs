@@ -115,7 +115,10 @@ pub(crate) fn due(world: &World, change: &mut Change, timer: &TimerRow) {
     }
     let next = again.map(|due_at| TimerKey { due_at, ..timer.key });
     // Something else in this sweep may have left more to do about the same subject.
-    let armed = |write: &Write<TimerRow>| matches!(write, Write::Insert(row) | Write::Update(row) if row.key == timer.key);
+    let armed = |write: &Write<TimerRow>| match write {
+        Write::Insert(row) | Write::Update(row) => row.key == timer.key,
+        Write::Delete(_) => false,
+    };
     if next != Some(timer.key) && !change.timers.iter().any(armed) {
         change.timers.push(Write::Delete(timer.key));
     }
@@ -205,7 +208,7 @@ fn tell(world: &World, change: &mut Change, row: &CascadeRow, edges: &Scan) -> O
         at: row.at,
     };
     if row.key.kind == Word(CascadeKind::Reopened) {
-        return replay::take_back(world, change, &told, world.scan(edges));
+        return replay::take_back(world, change, &told, &world.scan(edges));
     }
     if !row.counted {
         cascade::count(world, change, row.flow, row.outcome.0, false);
@@ -217,7 +220,7 @@ fn tell(world: &World, change: &mut Change, row: &CascadeRow, edges: &Scan) -> O
     if cancelled {
         return None;
     }
-    cascade::tell(world, change, &told, world.scan(edges))
+    cascade::tell(world, change, &told, &world.scan(edges))
 }
 
 /// Enough parents have completed, or too many have not: the others need not go on.

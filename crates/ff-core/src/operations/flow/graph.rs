@@ -287,11 +287,14 @@ mod tests {
 
     #[test]
     fn a_random_graph_has_cycles_exactly_if_it_cannot_be_sorted() {
-        for seed in 0..500 {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let nodes = rng.usize(1..8);
-            let edge = |rng: &mut fastrand::Rng| (rng.usize(..nodes), rng.usize(..nodes));
-            let edges: Vec<_> = (0..rng.usize(..10)).map(|_| edge(&mut rng)).collect();
+        for seed in 0..500_u64 {
+            let mut drawn = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+            let mut draw = |below: usize| {
+                drawn = drawn.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767);
+                (drawn >> 33) as usize % below
+            };
+            let nodes = 1 + draw(7);
+            let edges: Vec<_> = (0..draw(10)).map(|_| (draw(nodes), draw(nodes))).collect();
             let own: Vec<_> = edges.iter().copied().filter(|(a, b)| a != b).collect();
             let reaches_itself =
                 |at: usize| own.iter().any(|(from, to)| *from == at && reach(nodes, &own, *to)[at]);

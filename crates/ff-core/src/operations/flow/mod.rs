@@ -92,7 +92,7 @@ fn leave_rest(
     let mut cascade = flow_cascade(flow, CascadeKind::Members, now);
     cascade.after = Some(last);
     (cascade.policy, cascade.reason) = (Some(policy), Some(reason));
-    cascade::defer(change, now, cascade);
+    cascade::defer(change, now, &cascade);
 }
 
 /// A member comes back to its lane after its flow was cancelled, because its worker has died or
@@ -105,7 +105,7 @@ pub(crate) fn returned(change: &mut Change, flow: &FlowRow, row: &ExecutionRow, 
     let mut cascade = flow_cascade(flow, CascadeKind::Returned, now);
     cascade.key = CascadeKey { subject: row.key.id, version: row.version, ..cascade.key };
     cascade.policy = Some(CancelFlowPolicy::CancelPending.as_str().into());
-    cascade::defer(change, now, cascade);
+    cascade::defer(change, now, &cascade);
 }
 
 /// A backlog that nobody acknowledges is drained after a while.

@@ -93,9 +93,9 @@ pub(crate) fn reopen(world: &World, change: &mut Change, row: &ExecutionRow) {
         at: row.terminal_at.unwrap_or(world.now),
     };
     let edges = cascade::edges_from(flow, row.key.id, None);
-    let last = take_back(world, change, &told, world.scan(&edges));
+    let last = take_back(world, change, &told, &world.scan(&edges));
     if world.has_scanned(&edges) && world.scan_is_cut(&edges) {
-        cascade::defer(change, world.now, told.cascade(CascadeKind::Reopened, true, last));
+        cascade::defer(change, world.now, &told.cascade(CascadeKind::Reopened, true, last));
     }
 }
 
@@ -124,9 +124,9 @@ pub(super) fn take_back(
     world: &World,
     change: &mut Change,
     told: &Told,
-    edges: Vec<EdgeRow>,
+    edges: &[EdgeRow],
 ) -> Option<Uuid> {
-    for edge in &edges {
+    for edge in edges {
         match edge.kind.0 {
             EdgeKind::Depends => {
                 let key = EdgeGroupKey { flow: told.flow, downstream: edge.downstream };
