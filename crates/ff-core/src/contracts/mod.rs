@@ -2,8 +2,8 @@
 
 mod base64;
 mod event;
-mod limit;
 mod flow;
+mod limit;
 mod operator;
 mod read;
 mod signal;
@@ -16,15 +16,16 @@ mod worker;
 mod worker_registry;
 
 pub use event::{Event, EventFilter, EventType};
-pub use limit::{
-    Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,
-    DimensionUsage, PutBudgetArgs, PutQuotaArgs, QuotaKey, QuotaSnapshot, QuotaUsage, RateLimit,
-    ReportUsageArgs, UsageOutcome,
 pub use flow::{
     EdgeGroupSnapshot, EdgeGroupState, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraph,
     FlowGraphArgs, FlowGraphEdge, FlowGraphNode, FlowNode, FlowPage, FlowSnapshot, FlowStatus,
     FlowSummary, ForkFlowArgs, ListFlowsArgs, OnSatisfied, ParentResult, ReplayFlowArgs,
     ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult, WaitChildrenResult,
+};
+pub use limit::{
+    Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,
+    DimensionUsage, PutBudgetArgs, PutQuotaArgs, QuotaKey, QuotaSnapshot, QuotaUsage, RateLimit,
+    ReportUsageArgs, UsageOutcome,
 };
 pub use operator::{
     CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,

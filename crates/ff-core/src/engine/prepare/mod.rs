@@ -1,17 +1,17 @@
 //! Checks what callers submit, before it reaches the queue, and turns it into rows.
 
-mod limit;
 mod flow;
+mod limit;
 mod step;
 mod stream;
 pub(crate) mod suspension;
 mod worker;
 
+pub use flow::prepare_submit_flow;
+pub(crate) use flow::{edge_row, node_id, prepare_extend_flow};
 pub(crate) use limit::{
     check_amounts, check_budget, check_quota, check_report, namespace as limit_namespace,
 };
-pub use flow::prepare_submit_flow;
-pub(crate) use flow::{edge_row, node_id, prepare_extend_flow};
 pub(crate) use step::{check_step_name, check_step_result};
 pub(crate) use stream::prepare_append;
 pub(crate) use worker::{prepare_register, worker_key, worker_namespace};
