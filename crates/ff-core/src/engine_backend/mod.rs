@@ -51,9 +51,7 @@ use crate::operations::execution::{
 };
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
 use crate::rows::{Blob, ExecutionRow, FlowKey, LaneRow, StepRow, WorkerRow, tags, values};
-use crate::rows::{Blob, ExecutionRow, FlowKey, StepRow, WorkerRow, tags, values};
 use crate::state::PublicState;
-use crate::state::{LifecyclePhase, PublicState};
 use crate::store::{ListQuery, Query, Rows, Scan};
 use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
 use crate::views;

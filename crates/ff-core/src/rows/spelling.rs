@@ -3,12 +3,10 @@
 //! Rows written by hand, or by other programs, use words outside these enums; they are read as the
 //! nearest meaning. Only this file and the predicates in the stores' SQL know the words.
 
-use super::{CascadeKind, EdgeKind, FlowState, TimerKind};
-use super::{FlowState, LimitKind, TimerKind};
+use super::{CascadeKind, EdgeKind, FlowState, LimitKind, TimerKind};
 use crate::contracts::{
     EdgeGroupState, FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd,
 };
-use crate::contracts::{FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd};
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
     LifecyclePhase, OwnershipState, PublicState, TerminalOutcome,

@@ -119,7 +119,11 @@ fn is_due(world: &World, kind: TimerKind, member: TimerMember) -> bool {
         TimerKind::Deadline => row.deadline_at.is_some_and(|at| at <= world.now),
         TimerKind::AttemptTimeout => row.lease_epoch == member.lease_epoch,
         TimerKind::Suspension | TimerKind::Waitpoint => true,
-        TimerKind::Ready | TimerKind::Idempotency | TimerKind::Worker | TimerKind::Cascade => false,
+        TimerKind::Ready
+        | TimerKind::Idempotency
+        | TimerKind::Worker
+        | TimerKind::Limit
+        | TimerKind::Cascade => false,
     }
 }
 
