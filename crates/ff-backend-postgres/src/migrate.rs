@@ -10,8 +10,8 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (3, "flows", include_str!("../migrations/0003_flows.sql")),
     (4, "suspension", include_str!("../migrations/0004_suspension.sql")),
     (5, "streams", include_str!("../migrations/0005_streams.sql")),
-    (8, "tokens", include_str!("../migrations/0008_tokens.sql")),
     (6, "limits", include_str!("../migrations/0006_limits.sql")),
+    (8, "tokens", include_str!("../migrations/0008_tokens.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

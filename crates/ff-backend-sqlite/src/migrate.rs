@@ -17,8 +17,8 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (3, include_str!("sql/flow.sql")),
     (4, include_str!("sql/suspension.sql")),
     (5, include_str!("sql/streams.sql")),
-    (8, include_str!("sql/tokens.sql")),
     (6, include_str!("sql/limit.sql")),
+    (8, include_str!("sql/tokens.sql")),
 ];
 
 fn known() -> i64 {
@@ -79,4 +79,15 @@ fn migrate(connection: &Connection) -> Result<(), rusqlite::Error> {
 
 fn version(connection: &Connection) -> Result<i64, rusqlite::Error> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of the last one stands for all before it.
+    #[test]
+    fn migrations_stand_in_their_order() {
+        assert!(MIGRATIONS.is_sorted_by(|before, after| before.0 < after.0));
+    }
 }
