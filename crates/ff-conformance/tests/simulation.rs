@@ -48,6 +48,9 @@ fn every_seed_keeps_every_promise() {
         ("waits for limits", total.limited),
         ("skipped members", total.skips),
         ("cancelled flows", total.cancelled_flows),
+        ("suspensions", total.suspensions),
+        ("signals", total.signals),
+        ("resumptions", total.resumptions),
     ] {
         assert!(count * 10 >= seeds, "only {count} {what} in {seeds} runs");
     }

@@ -129,7 +129,10 @@ impl Simulation {
 
     /// The operator looks at something, or changes it.
     pub(super) fn operator_wakes(&mut self) {
+        let rest = self.rng.u64(20..250);
+        self.bus.after(rest, Event::OperatorWakes);
         if !self.faulty {
+            self.let_everything_go();
             return;
         }
         let known: Vec<ExecutionKey> = self.history.plans.keys().copied().collect();
@@ -157,11 +160,10 @@ impl Simulation {
                 };
                 Verb::CancelFlow(flow.unwrap_or(FlowKey { partition: 0, id: key.id }), policy)
             }
+            10 => self.draw_meddling(key),
             _ => Verb::Read(key),
         };
         let op = self.history.invoke(Actor::Operator, verb);
         self.send(op);
-        let rest = self.rng.u64(20..250);
-        self.bus.after(rest, Event::OperatorWakes);
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use ff_core::backend::{CancelFlowPolicy, CapabilitySet, Handle};
 use ff_core::contracts::{
-    CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, FailureClass, RenewOutcome,
-    ReplayExecutionArgs, ReportUsageArgs, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult,
-    SubmitOutcome, UsageOutcome,
+    CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, CreateWaitpointArgs,
+    DeliverSignalArgs, FailureClass, RenewOutcome, ReplayExecutionArgs, ReportUsageArgs,
+    RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, SubmitOutcome, SuspendArgs, UsageOutcome,
 };
 use ff_core::engine::prepare_submission;
 use ff_core::limits::Limits;
@@ -18,12 +18,14 @@ use ff_core::operations::execution::{
     Fail, Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
 };
 use ff_core::operations::limit::ReportUsage;
+use ff_core::operations::suspension::RotateWaitpointSecret;
 use ff_core::operations::timer::Sweep;
-use ff_core::rows::FlowKey;
+use ff_core::rows::{FlowKey, WaitpointRow};
 use ff_core::state::{LifecyclePhase, PublicState};
 use ff_core::store::{Job, Reply};
 use ff_core::types::{
-    BudgetId, CancelSource, ExecutionKey, LaneId, Namespace, TimestampMs, WorkerInstanceId,
+    BudgetId, CancelSource, ExecutionKey, LaneId, Namespace, SignalId, TimestampMs,
+    WorkerInstanceId,
 };
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -31,6 +33,7 @@ use uuid::Uuid;
 use super::flows;
 use super::history::{History, Plan};
 use super::limits::{BUDGET, DIMENSION};
+use super::waits;
 
 /// The namespace of everything in a run.
 pub(super) const NAMESPACE: &str = "sim";
@@ -52,17 +55,36 @@ pub(super) enum Verb {
     CancelFlow(FlowKey, CancelFlowPolicy),
     Claim(Wanted),
     Renew(Vec<Handle>),
-    Complete { handle: Handle, result: Arc<[u8]> },
-    Fail { handle: Handle, class: FailureClass },
-    Delay { handle: Handle, delay: Duration },
+    Complete {
+        handle: Handle,
+        result: Arc<[u8]>,
+    },
+    Fail {
+        handle: Handle,
+        class: FailureClass,
+    },
+    Delay {
+        handle: Handle,
+        delay: Duration,
+    },
     GiveUp(Handle),
-    Report { handle: Handle, amount: u64, dedup_key: String },
+    Report {
+        handle: Handle,
+        amount: u64,
+        dedup_key: String,
+    },
     Cancel(ExecutionKey),
     Replay(ExecutionKey),
     ChangePriority(ExecutionKey, i32),
     Reschedule(ExecutionKey, Duration),
     Revoke(ExecutionKey),
     Read(ExecutionKey),
+    CreateWaitpoint(Handle, CreateWaitpointArgs),
+    Suspend(Handle, Box<SuspendArgs>),
+    Signal(Box<DeliverSignalArgs>),
+    Resume(ExecutionKey),
+    /// To one of the known keys, with so much grace for the one before.
+    Rotate(usize, u64),
     Sweep,
 }
 
@@ -92,6 +114,10 @@ pub(super) enum Answer {
         epoch: u64,
     },
     Seen(Option<Seen>),
+    Waitpoints(Vec<WaitpointRow>),
+    /// The lease stands, because these signals had come before.
+    AtOnce(Vec<SignalId>),
+    Signalled(SignalId),
     Done,
     /// Accepted, and there was nothing to do.
     Unneeded,
@@ -112,7 +138,8 @@ pub(super) fn job<O: Operation>(
     answer: impl FnOnce(O::Reply) -> Answer + 'static,
 ) -> (Job, Waiting) {
     let (sender, mut receiver): (Reply<O::Reply>, _) = oneshot::channel();
-    let scope = Some(Namespace::new(NAMESPACE)).filter(|_| O::NAME != Sweep::NAME);
+    let scope = Some(Namespace::new(NAMESPACE))
+        .filter(|_| ![Sweep::NAME, RotateWaitpointSecret::NAME].contains(&O::NAME));
     let waiting = move || match receiver.try_recv().ok()? {
         Ok(reply) => Some(answer(reply)),
         Err(error) => Some(Answer::Refused(error.code())),
@@ -167,6 +194,16 @@ impl Verb {
                 job(Reschedule { args }, done)
             }
             Self::Revoke(key) => job(RevokeLease { args: revoke(key) }, revoked),
+            Self::CreateWaitpoint(handle, args) => {
+                let made = |row| Answer::Waitpoints(vec![row]);
+                job(waits::create(handle, args, rng.u128(..)), made)
+            }
+            Self::Suspend(handle, args) => {
+                job(waits::suspend(handle, *args, rng.u128(..)), waits::suspended)
+            }
+            Self::Signal(args) => job(waits::deliver(*args), waits::signalled),
+            Self::Resume(key) => job(waits::resume(key), done),
+            Self::Rotate(kid, grace_ms) => job(waits::rotate(kid, grace_ms), done),
             Self::Sweep => job(Sweep { limit: 50, entropy }, done),
             Self::Read(_) => return None,
         })

@@ -15,6 +15,7 @@ mod history;
 mod limits;
 mod message;
 mod server;
+mod waits;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -96,6 +97,10 @@ pub struct Report {
     pub limited: u64,
     pub skips: u64,
     pub cancelled_flows: u64,
+    pub suspensions: u64,
+    pub signals: u64,
+    /// Suspended executions that went on.
+    pub resumptions: u64,
     /// Equal for equal logs.
     pub digest: u64,
 }
@@ -127,6 +132,9 @@ impl Report {
         self.limited += other.limited;
         self.skips += other.skips;
         self.cancelled_flows += other.cancelled_flows;
+        self.suspensions += other.suspensions;
+        self.signals += other.signals;
+        self.resumptions += other.resumptions;
         self.digest ^= other.digest;
     }
 
@@ -142,6 +150,9 @@ impl Report {
                 EventType::Limited => self.limited += 1,
                 EventType::Skipped => self.skips += 1,
                 EventType::FlowCancelRequested => self.cancelled_flows += 1,
+                EventType::Suspended => self.suspensions += 1,
+                EventType::SignalDelivered => self.signals += 1,
+                EventType::Resumed => self.resumptions += 1,
                 _ => {}
             }
             let facts = [event.seq, event.version, event.lease_epoch, event.at.0.cast_unsigned()];

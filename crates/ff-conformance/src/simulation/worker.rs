@@ -207,6 +207,13 @@ impl Simulation {
                     tasks.retain(|task| !lost.contains(&task.handle));
                 }
             }
+            (_, verb @ (Verb::CreateWaitpoint(..) | Verb::Suspend(..))) if answer.is_ok() => {
+                let verb = verb.clone();
+                match self.waits_on(&verb, answer) {
+                    Some(next) => self.go_on(index, op, next),
+                    None => self.worker_gives_up(op),
+                }
+            }
             _ => {
                 let late = ["stale_lease", "lease_expired", "execution_not_active"];
                 if matches!(answer, Answer::Refused(code) if late.contains(code)) {
@@ -227,20 +234,31 @@ impl Simulation {
         worker.tasks.retain(|task| task.ending != Some(op));
     }
 
+    /// The work is not done with: this is what will be done with it next.
+    fn go_on(&mut self, index: usize, op: usize, next: Verb) {
+        let now = self.bus.now;
+        let wait = self.rng.u64(0..80);
+        let tasks = &mut self.workers[index].tasks;
+        for task in tasks.iter_mut().filter(|task| task.ending == Some(op)) {
+            (task.end, task.ending, task.done_at) = (next.clone(), None, now + wait);
+        }
+    }
+
     fn begin(&mut self, index: usize, handle: Handle) {
         let held = handle.clone();
         let outcome = if self.faulty { self.rng.u32(0..100) } else { 0 };
         let end = match outcome {
-            0..70 => {
+            0..58 => {
                 let result = format!("result {}", self.rng.u64(..)).into_bytes().into();
                 Verb::Complete { handle, result }
             }
-            70..88 => Verb::Fail { handle, class: FailureClass::Retryable },
-            88..92 => Verb::Fail { handle, class: FailureClass::Fatal },
-            92..98 => {
+            58..72 => Verb::Fail { handle, class: FailureClass::Retryable },
+            72..75 => Verb::Fail { handle, class: FailureClass::Fatal },
+            75..80 => {
                 let delay = Duration::from_millis(self.rng.u64(0..1_500));
                 Verb::Delay { handle, delay }
             }
+            80..98 => self.draw_wait(handle),
             _ => Verb::GiveUp(handle),
         };
         let now = self.bus.now;

@@ -36,6 +36,9 @@ pub(super) fn check(evidence: &Evidence) -> Checked {
             (Verb::Delay { handle, .. }, Answer::Done) => {
                 check_written(evidence, handle, &[EventType::Delayed])?;
             }
+            (Verb::Suspend(handle, _), Answer::Waitpoints(_)) => {
+                check_written(evidence, handle, &[EventType::Suspended])?;
+            }
             (Verb::GiveUp(handle), Answer::Done) => {
                 check_written(evidence, handle, &[EventType::Cancelled])?;
             }
@@ -219,7 +222,9 @@ fn check_renewal(evidence: &Evidence, handle: &Handle, head: u64) -> Checked {
     let Some(granted) = events.iter().position(grant) else {
         return Err(broken("I7 the fence holds", key, format!("{handle:?} was never granted")));
     };
-    if let Some(end) = events.get(granted + 1).filter(|end| end.seq <= head) {
+    let ends = |event: &&&EventRow| event.to != Some(PublicState::Active);
+    let end = events[granted + 1..].iter().find(ends);
+    if let Some(end) = end.filter(|end| end.seq <= head) {
         let what = format!("{handle:?} was renewed after{}", super::line(end));
         return Err(broken("I7 the fence holds", key, what));
     }

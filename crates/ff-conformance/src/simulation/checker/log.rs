@@ -10,6 +10,9 @@ use serde_json::Value;
 use super::super::{Broken, Checked, broken};
 use super::Evidence;
 
+/// Why an execution ended that waited for too long.
+const SUSPENSION_TIMEOUT: &str = "suspension_timeout";
+
 /// Where the walk stands.
 struct Walk<'a> {
     evidence: &'a Evidence<'a>,
@@ -21,8 +24,8 @@ struct Walk<'a> {
     /// The grant whose lease stands.
     lease: Option<&'a EventRow>,
     not_before: Option<TimestampMs>,
-    /// When the present attempt began.
-    started: Option<(u32, TimestampMs)>,
+    /// When the last claim was; time that an attempt spends put down is not time that it runs.
+    started: Option<TimestampMs>,
     /// Since the last replay.
     retries: u32,
     reclaims: u32,
@@ -54,11 +57,14 @@ impl<'a> Walk<'a> {
         match event.event_type {
             EventType::Submitted => self.submitted(event),
             EventType::Claimed => self.claimed(event)?,
-            EventType::Completed | EventType::Delayed => self.written_by_holder(event)?,
+            EventType::Completed | EventType::Delayed | EventType::Suspended => {
+                self.written_by_holder(event)?;
+            }
             EventType::Failed if reason(event) == "max_reclaims_exceeded" => {
                 self.reclaims += 1;
                 self.lease_ran_out(event)?;
             }
+            EventType::Failed if reason(event) == SUSPENSION_TIMEOUT => {}
             EventType::Failed => self.written_by_holder(event)?,
             EventType::LeaseExpired => {
                 self.reclaims += 1;
@@ -116,8 +122,10 @@ impl<'a> Walk<'a> {
         self.state = event.to;
         self.version = event.version;
         self.epoch = event.lease_epoch;
-        match event.to {
-            Some(PublicState::Active) => self.lease = Some(event),
+        match (event.event_type, event.to) {
+            (EventType::Claimed, _) => self.lease = Some(event),
+            // A waitpoint or a signal leaves the lease as it is.
+            (_, Some(PublicState::Active)) => {}
             _ => self.lease = None,
         }
         if event.to != Some(PublicState::Delayed) {
@@ -150,9 +158,7 @@ impl<'a> Walk<'a> {
         if event.lease_epoch <= self.epoch {
             return Err(self.broken("I6 epochs grow", event, "this epoch had been granted"));
         }
-        if self.started.is_none_or(|(attempt, _)| attempt != event.attempt_index) {
-            self.started = Some((event.attempt_index, event.at));
-        }
+        self.started = Some(event.at);
         Ok(())
     }
 
@@ -229,7 +235,7 @@ impl<'a> Walk<'a> {
 
     fn timed_out(&self, event: &EventRow) -> Checked {
         let timeout = self.policy.timeout_policy.attempt_timeout_ms;
-        let due = timeout.and_then(|ms| self.started.map(|(_, at)| at.after_ms(ms)));
+        let due = timeout.and_then(|ms| self.started.map(|at| at.after_ms(ms)));
         match due {
             Some(due) if due <= event.at => Ok(()),
             _ => {
@@ -242,6 +248,9 @@ impl<'a> Walk<'a> {
     fn expired(&self, event: &EventRow) -> Checked {
         if reason(event) == "attempt_timeout" {
             return self.timed_out(event);
+        }
+        if reason(event) == SUSPENSION_TIMEOUT {
+            return Ok(());
         }
         let created = self.evidence.events[&self.key][0].at;
         let deadline = self.evidence.history.plans[&self.key].submission.deadline;
@@ -273,19 +282,28 @@ impl<'a> Walk<'a> {
 /// nothing is claimed before its time.
 fn is_legal(event: &EventRow) -> bool {
     use PublicState::{
-        Active, Cancelled, Completed, Delayed, Expired, Failed, RateLimited, Skipped, Waiting,
-        WaitingChildren,
+        Active, Cancelled, Completed, Delayed, Expired, Failed, RateLimited, Skipped, Suspended,
+        Waiting, WaitingChildren,
     };
     let Some(to) = event.to else { return false };
     let Some(from) = event.from else {
         let first = matches!(to, Waiting | Delayed | WaitingChildren);
         return event.event_type == EventType::Submitted && first;
     };
-    let open = matches!(from, Waiting | Delayed | RateLimited | WaitingChildren | Active);
+    let parked = matches!(from, Waiting | Delayed | RateLimited | WaitingChildren | Suspended);
+    let open = parked || from == Active;
     match event.event_type {
         EventType::Claimed => (from, to) == (Waiting, Active),
         EventType::Completed => (from, to) == (Active, Completed),
-        EventType::Failed => (from, to) == (Active, Failed),
+        EventType::Failed => {
+            let from_wait = from == Suspended && reason(event) == SUSPENSION_TIMEOUT;
+            (from == Active || from_wait) && to == Failed
+        }
+        EventType::Suspended => (from, to) == (Active, Suspended),
+        EventType::WaitpointCreated => (from, to) == (Active, Active),
+        EventType::SignalDelivered => open && from == to,
+        EventType::Resumed => from == Suspended && matches!(to, Waiting | Delayed),
+        EventType::Escalated => (from, to) == (Suspended, Suspended),
         EventType::Cancelled => open && to == Cancelled,
         EventType::Expired => open && to == Expired,
         EventType::RetryScheduled | EventType::Delayed => {

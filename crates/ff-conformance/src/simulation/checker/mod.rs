@@ -7,6 +7,7 @@ mod answers;
 mod flows;
 mod log;
 mod tables;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -46,6 +47,7 @@ pub(super) fn check(history: &History, tables: &Tables) -> Checked {
         log::check(&evidence, *key, events)?;
     }
     answers::check(&evidence)?;
+    waits::check(&evidence)?;
     tables::check(&evidence)?;
     flows::check(&evidence)
 }
