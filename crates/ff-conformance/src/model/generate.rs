@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::step::Step;
 use super::stream::StreamStep;
+use super::waits::{self, WaitStep};
 
 /// Few ids, lanes and keys, so that calls meet each other.
 const IDS: u64 = 8;
@@ -69,8 +70,9 @@ impl Sequence {
             0..16 => self.submit(),
             16..20 => Step::Create(Box::new(self.create())),
             20..38 => Step::Claim(self.claim()),
-            38..66 => self.holder(),
-            66..86 => self.operator(),
+            38..60 => self.holder(),
+            60..70 => self.wait_step(),
+            70..86 => self.operator(),
             86..88 => self.lane(),
             88..90 => Step::Stream(self.worker()),
             90..93 => self.flow_step(),
@@ -89,6 +91,7 @@ impl Sequence {
             steps.push(Step::History(id.clone(), 0, 1_000));
             steps.push(Step::Payload(id.clone()));
             steps.extend(StreamStep::everything(&id).into_iter().map(Step::Stream));
+            steps.extend(WaitStep::everything(&id).map(Step::Wait));
             steps.push(Step::Result(id));
         }
         steps.extend(self.every_flow());
@@ -259,6 +262,14 @@ impl Sequence {
             10..12 => Step::Delay(handle, self.wait()),
             _ => Step::Stream(self.says(handle)),
         }
+    }
+
+    /// Suspends, signals or resumes, mostly what was claimed last.
+    fn wait_step(&mut self) -> Step {
+        let any = self.id();
+        let newest = self.handles.last().cloned();
+        let id = newest.as_ref().filter(|_| self.rng.u32(..4) > 0).map(Handle::execution_id);
+        Step::Wait(waits::draw(&mut self.rng, self.seed, newest, id.unwrap_or(any)))
     }
 
     fn failure(&mut self) -> FailArgs {

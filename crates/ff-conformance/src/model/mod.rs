@@ -10,6 +10,7 @@ mod flows;
 mod generate;
 mod step;
 mod stream;
+mod waits;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,6 +13,7 @@ use ff_core::engine_backend::{EngineBackend, FlowOperations};
 use ff_core::types::{ExecutionId, FlowId, LaneId, Namespace};
 
 use super::stream::StreamStep;
+use super::waits::WaitStep;
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -47,6 +48,7 @@ pub enum Step {
     Counts(Vec<Namespace>),
     Lanes(Vec<LaneId>),
     Stream(StreamStep),
+    Wait(WaitStep),
 }
 
 impl Step {
@@ -59,6 +61,7 @@ impl Step {
         }
         let answer = match self {
             Self::Stream(step) => step.run(on).await,
+            Self::Wait(step) => step.run(on).await,
             Self::Describe(_)
             | Self::Explain(_)
             | Self::History(..)
@@ -133,6 +136,6 @@ impl Step {
 }
 
 /// The answer without the store's name, which marks the lease ids that it makes.
-fn text(on: &dyn EngineBackend, answer: &impl Debug) -> String {
+pub(super) fn text(on: &dyn EngineBackend, answer: &impl Debug) -> String {
     format!("{answer:?}").replace(&format!("{}:", on.engine().store().name()), "")
 }

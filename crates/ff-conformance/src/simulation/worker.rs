@@ -210,7 +210,7 @@ impl Simulation {
             (_, verb @ (Verb::CreateWaitpoint(..) | Verb::Suspend(..))) if answer.is_ok() => {
                 let verb = verb.clone();
                 match self.waits_on(&verb, answer) {
-                    Some(next) => self.go_on(index, op, next),
+                    Some(next) => self.go_on(index, op, &next),
                     None => self.worker_gives_up(op),
                 }
             }
@@ -235,7 +235,7 @@ impl Simulation {
     }
 
     /// The work is not done with: this is what will be done with it next.
-    fn go_on(&mut self, index: usize, op: usize, next: Verb) {
+    fn go_on(&mut self, index: usize, op: usize, next: &Verb) {
         let now = self.bus.now;
         let wait = self.rng.u64(0..80);
         let tasks = &mut self.workers[index].tasks;

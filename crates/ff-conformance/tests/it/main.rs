@@ -5,3 +5,4 @@ mod exercises;
 mod idle;
 mod model;
 mod transitions;
+mod waits;

@@ -8,11 +8,13 @@ use ff_conformance::exercise::{
     new_id, retries,
 };
 use ff_core::backend::Handle;
+use ff_core::condition::ResumeCondition;
 use ff_core::contracts::{
-    CancelExecutionArgs, FailureClass, PauseLaneArgs, RenewOutcome, SetTagsArgs, SubmitOutcome,
+    CancelExecutionArgs, CreateWaitpointArgs, FailureClass, PauseLaneArgs, RenewOutcome,
+    SetTagsArgs, SubmitOutcome, SuspendArgs,
 };
 use ff_core::engine::{Engine, EngineConfig, Pumping, pump};
-use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_backend::{EngineBackend, SuspensionOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::rows::ExecutionRow;
 use ff_core::state::{BlockingReason, EligibilityState, PublicState};
@@ -20,7 +22,7 @@ use ff_core::store::memory::MemoryStore;
 use ff_core::types::{CancelSource, ExecutionId, LaneId, LeaseEpoch};
 
 const STATES: &str = "submitted waiting delayed backoff blocked held active lapsed \
-                      completed failed expired cancelled";
+                      completed failed expired cancelled suspended resumed";
 
 /// For each operation: what it answers, and in which states. A state's word means that the
 /// operation was accepted and left it there, `same` that it was accepted and nothing changed;
@@ -33,7 +35,7 @@ const STATES: &str = "submitted waiting delayed backoff blocked held active laps
 const TABLE: &[(&str, &[(&str, &str)])] = &[
     ("submit", &[("same", "others")]),
     ("create_execution", &[("same", "others")]),
-    ("claim", &[("active", "submitted waiting"), ("same", "others")]),
+    ("claim", &[("active", "submitted waiting resumed"), ("same", "others")]),
     ("renew", &[
         ("active", "active"),
         ("lease_expired", "lapsed"),
@@ -79,37 +81,50 @@ const TABLE: &[(&str, &[(&str, &str)])] = &[
         ("execution_not_active", "others"),
     ]),
     ("cancel_execution", &[
-        ("cancelled", "submitted waiting delayed backoff blocked held active lapsed"),
+        ("cancelled", "submitted waiting delayed backoff blocked held active lapsed suspended resumed"),
         ("same", "cancelled"),
         ("invalid_input", "completed failed expired"),
     ]),
     ("cancel_execution by holder", &[
-        ("cancelled", "submitted waiting delayed backoff blocked held active lapsed"),
+        ("cancelled", "submitted waiting delayed backoff blocked held active lapsed suspended resumed"),
         ("same", "cancelled"),
         ("invalid_input", "completed failed expired"),
     ]),
     ("cancel_execution by a former holder", &[
         ("stale_lease", "active lapsed"),
-        ("cancelled", "submitted waiting delayed backoff blocked held"),
+        ("cancelled", "submitted waiting delayed backoff blocked held suspended resumed"),
         ("same", "cancelled"),
         ("invalid_input", "completed failed expired"),
     ]),
+    ("suspend", &[
+        ("suspended", "active"),
+        ("already_suspended", "suspended"),
+        ("lease_expired", "lapsed"),
+        ("execution_not_active", "others"),
+    ]),
+    ("create_waitpoint", &[
+        ("active", "active"),
+        ("lease_expired", "lapsed"),
+        ("execution_not_active", "others"),
+    ]),
+    ("resume", &[("waiting", "suspended"), ("execution_not_suspended", "others")]),
     ("revoke_lease", &[("waiting", "active lapsed"), ("same", "others")]),
-    ("change_priority", &[("waiting", "waiting"), ("execution_not_eligible", "others")]),
+    ("change_priority", &[("waiting", "waiting resumed"), ("execution_not_eligible", "others")]),
     ("replay_execution", &[
         ("waiting", "completed failed expired"),
         ("execution_not_terminal", "others"),
     ]),
     ("reschedule", &[
-        ("delayed", "submitted waiting delayed backoff"),
+        ("delayed", "submitted waiting delayed backoff resumed"),
         ("not_runnable", "others"),
     ]),
     ("reschedule to now", &[
-        ("waiting", "submitted waiting delayed backoff"),
+        ("waiting", "submitted waiting delayed backoff resumed"),
         ("not_runnable", "others"),
     ]),
     ("set_tags", &[
-        ("waiting", "submitted waiting held"),
+        ("waiting", "submitted waiting held resumed"),
+        ("suspended", "suspended"),
         ("delayed", "delayed backoff"),
         ("waiting_children", "blocked"),
         ("active", "active lapsed"),
@@ -123,7 +138,7 @@ const TABLE: &[(&str, &[(&str, &str)])] = &[
     ("sweep after a minute", &[("waiting", "backoff active lapsed"), ("same", "others")]),
     ("sweep after an hour", &[
         ("waiting", "delayed"),
-        ("expired", "backoff active lapsed"),
+        ("expired", "backoff active lapsed suspended resumed"),
         ("same", "others"),
     ]),
 ];
@@ -215,6 +230,13 @@ async fn bring_to(f: &Fixture, id: &ExecutionId, handle: &Handle, state: &str) {
             }
         }
         "cancelled" => f.cancel_execution(id).await.unwrap(),
+        "suspended" | "resumed" => {
+            let args = SuspendArgs::new(ResumeCondition::OperatorOnly);
+            f.backend.suspend(handle, args).await.unwrap();
+            if state == "resumed" {
+                f.resume(id).await.unwrap();
+            }
+        }
         other => panic!("no such state: {other}"),
     }
 }
@@ -234,6 +256,7 @@ impl Subject {
             "cancel_execution" => f.cancel_execution(id).await,
             "cancel_execution by holder" => self.cancel(handle.lease_epoch()).await,
             "cancel_execution by a former holder" => self.cancel(LeaseEpoch(0)).await,
+            "resume" => f.resume(id).await.map(drop),
             "revoke_lease" => f.revoke(id).await,
             "change_priority" => f.change_priority(id, 5).await,
             "replay_execution" => f.replay(id).await,
@@ -295,6 +318,15 @@ impl Subject {
             "fail for good" => f.backend.fail(handle, failure(FailureClass::Fatal)).await.map(drop),
             "cancel" => f.backend.cancel(handle, "enough").await,
             "delay" => f.backend.delay(handle, HOUR).await.map(drop),
+            "suspend" => {
+                let args = SuspendArgs::new(ResumeCondition::OperatorOnly);
+                f.backend.suspend(handle, args).await.map(drop)
+            }
+            "create_waitpoint" => {
+                let args =
+                    CreateWaitpointArgs { token: None, ..CreateWaitpointArgs::new("w", HOUR) };
+                f.backend.create_waitpoint(handle, args).await.map(drop)
+            }
             other => panic!("no such operation: {other}"),
         }
     }

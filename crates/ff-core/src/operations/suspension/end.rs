@@ -29,6 +29,13 @@ pub(super) fn resume(
     remember(world, change, &wait, end);
     close_waitpoints(world, change, row, Some(wait.number), end);
     let mut after = row.clone();
+    if let Some(attempt) = world.current_attempt(row) {
+        // Its last holder suspended it, and must not be taken for one who put it down for a while.
+        let mut attempt = attempt.clone();
+        attempt.lease_epoch += 1;
+        after.lease_epoch = after.lease_epoch.max(attempt.lease_epoch);
+        change.attempts.push(Write::Update(attempt));
+    }
     let until = world.now.after_ms(delay_ms);
     match until > world.now {
         true => {
@@ -123,6 +130,8 @@ fn close_waitpoints(
 ) {
     let open = world.scan::<WaitpointRow>(&open_waitpoints(row.key));
     for mut waitpoint in open.into_iter().filter(|one| number.is_none_or(|n| n == one.suspension)) {
+        // What had lapsed by itself had done so before.
+        let end = if waitpoint.is_alive(world.now) { end } else { WaitEnd::NeverUsed };
         close_waitpoint(change, &mut waitpoint, end, world.now);
     }
 }

@@ -36,20 +36,17 @@ use crate::state::LifecyclePhase;
 use crate::store::{Change, Needs, Scan, World, Write};
 use crate::types::ExecutionKey;
 
-/// Set in `raw_fields` by the first waitpoint that is made ahead of its suspension: the mark that
-/// an execution may have waitpoints although it is not suspended.
-const WAITPOINTS_MARK: &str = "waitpoints";
-
 /// Whether ending this execution may leave something open.
 pub(crate) fn may_wait(row: &ExecutionRow) -> bool {
-    row.phase == LifecyclePhase::Suspended
-        || row.raw_fields.len() > WAITPOINTS_MARK.len()
-            && row.raw_fields.contains("\"waitpoints\":true")
+    // Only the name: stores write the rest of JSON as they please.
+    row.phase == LifecyclePhase::Suspended || row.raw_fields.contains("\"waitpoints\"")
 }
 
+/// Leaves the mark in `raw_fields` that an execution may have waitpoints although it is not
+/// suspended.
 fn mark(row: &mut ExecutionRow) {
     if !may_wait(row) {
-        row.set_raw(WAITPOINTS_MARK, Value::Bool(true));
+        row.set_raw("waitpoints", Value::Bool(true));
     }
 }
 
