@@ -97,6 +97,7 @@ pub async fn silent_ones_drop_out(f: &Fixture) {
     // Before anybody has looked, the clock alone decides.
     f.clock.advance(std::time::Duration::from_millis(TTL_MS));
     assert!(alive(f).await.is_empty());
+    f.advance(1).await;
     let again = backend.register_worker(worker("busy", &[])).await.unwrap();
     assert!(matches!(again, RegisterWorkerOutcome::Registered { .. }), "{again:?}");
     f.advance(TTL_MS / 2).await;
@@ -115,6 +116,7 @@ pub async fn silent_ones_drop_out(f: &Fixture) {
         (EventType::WorkerRegistered, "quiet"),
         (EventType::WorkerRegistered, "busy"),
         (EventType::WorkerLost, "quiet"),
+        (EventType::WorkerLost, "busy"),
         (EventType::WorkerRegistered, "busy"),
         (EventType::WorkerLost, "busy"),
     ];
