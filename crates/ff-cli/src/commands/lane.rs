@@ -1,7 +1,8 @@
 //! `flowfabric lane`: what waits where, and whether it is handed out.
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use reqwest::Method;
+use serde_json::json;
 
 use super::{Session, segment};
 use crate::failure::Failure;
@@ -61,7 +62,7 @@ impl Lane {
             }
             Self::Resume { lane } => {
                 let path = format!("/v1/lanes/{}/resume", segment(&lane));
-                client.post(&path, &Value::Object(Default::default())).await?;
+                client.call(Method::POST, &path, &[], None).await?;
                 say(&format!("lane {lane} hands out its work again"));
                 Ok(())
             }

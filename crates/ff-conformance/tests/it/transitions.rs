@@ -81,12 +81,18 @@ const TABLE: &[(&str, &[(&str, &str)])] = &[
         ("execution_not_active", "others"),
     ]),
     ("cancel_execution", &[
-        ("cancelled", "submitted waiting delayed backoff blocked held active lapsed suspended resumed"),
+        (
+            "cancelled",
+            "submitted waiting delayed backoff blocked held active lapsed suspended resumed",
+        ),
         ("same", "cancelled"),
         ("invalid_input", "completed failed expired"),
     ]),
     ("cancel_execution by holder", &[
-        ("cancelled", "submitted waiting delayed backoff blocked held active lapsed suspended resumed"),
+        (
+            "cancelled",
+            "submitted waiting delayed backoff blocked held active lapsed suspended resumed",
+        ),
         ("same", "cancelled"),
         ("invalid_input", "completed failed expired"),
     ]),
