@@ -413,11 +413,18 @@ pub async fn refused(f: &Fixture) {
     let gate_twice =
         [WaitpointBinding::without_token("gate"), WaitpointBinding::without_token("gate")];
     let stray = [WaitpointBinding::without_token("gate"), WaitpointBinding::without_token("stray")];
+    let waitpoint_id = WaitpointId::new();
+    let same_id = ["a", "b"].map(|key| WaitpointBinding::Fresh {
+        waitpoint_id,
+        waitpoint_key: key.to_owned(),
+        token: None,
+    });
     let deep = (0..4).fold(single.clone(), |inner, _| all_of([inner]));
     for args in [
         gate().waitpoints([]),
         gate().waitpoints(gate_twice),
         gate().waitpoints(stray),
+        SuspendArgs::new(count(2, Distinct::Waitpoints, &["a", "b"])).waitpoints(same_id),
         SuspendArgs::new(ResumeCondition::TimeoutOnly),
         SuspendArgs::new(all_of([])).without_tokens(),
         SuspendArgs::new(deep).without_tokens(),

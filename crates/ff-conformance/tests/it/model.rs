@@ -7,7 +7,7 @@ use crate::exercises::memory;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_agrees_with_memory() {
     let model = Model::new(memory).await;
-    model.check_seeds(0..128, 40).await.unwrap_or_else(|difference| panic!("{difference}"));
+    model.check_seeds(0..320, 40).await.unwrap_or_else(|difference| panic!("{difference}"));
 }
 
 #[tokio::test]

@@ -87,6 +87,11 @@ impl WaitpointBinding {
         Self::Fresh { waitpoint_id: WaitpointId::new(), waitpoint_key: waitpoint_key.into(), token }
     }
 
+    pub fn id(&self) -> WaitpointId {
+        let (Self::Fresh { waitpoint_id, .. } | Self::UsePending { waitpoint_id }) = self;
+        *waitpoint_id
+    }
+
     /// A waitpoint that needs no configured secret.
     pub fn without_token(waitpoint_key: impl Into<String>) -> Self {
         let (waitpoint_id, waitpoint_key) = (WaitpointId::new(), waitpoint_key.into());

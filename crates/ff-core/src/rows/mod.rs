@@ -45,11 +45,12 @@ pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
 pub use token::{TokenKey, TokenRow};
 pub use worker::{WorkerKey, WorkerRow};
 
+use std::fmt::Debug;
 use std::hash::Hash;
 
 /// A row knows its own key.
 pub trait Row: Clone + Send + Sync + 'static {
-    type Key: Clone + Ord + Hash + Send + Sync + 'static;
+    type Key: Clone + Debug + Ord + Hash + Send + Sync + 'static;
 
     fn key(&self) -> Self::Key;
 }

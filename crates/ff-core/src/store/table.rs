@@ -65,8 +65,12 @@ impl<R: Row> Table<R> {
 
     pub(super) fn apply(&mut self, write: Write<R>) {
         let (key, row) = match write {
-            // Whoever inserts a row that its own batch can see replaces it.
-            Write::Insert(row) | Write::Update(row) => (row.key(), Some(row)),
+            Write::Insert(row) => {
+                let key = row.key();
+                debug_assert!(self.get(&key).is_none(), "an insert over a visible row: {key:?}");
+                (key, Some(row))
+            }
+            Write::Update(row) => (row.key(), Some(row)),
             Write::Delete(key) => (key, None),
         };
         let slot = self.slots.entry(key.clone()).or_insert(Slot {

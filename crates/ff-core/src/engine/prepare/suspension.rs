@@ -1,5 +1,6 @@
 //! Checks what is asked about suspensions, waitpoints and signals, and turns it into operations.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use uuid::Uuid;
@@ -19,7 +20,7 @@ use crate::operations::suspension::{
 };
 use crate::rows::{SignalKey, SignalRow, Word};
 use crate::token::{Keyring, check_kid};
-use crate::types::TimestampMs;
+use crate::types::{TimestampMs, WaitpointId};
 
 pub fn prepare_suspend(
     handle: &Handle,
@@ -41,6 +42,10 @@ pub fn prepare_suspend(
     if bound > limits::WAITPOINTS {
         let most = limits::WAITPOINTS;
         return Err(EngineError::invalid(format!("{bound} waitpoints, the limit is {most}")));
+    }
+    let ids: HashSet<WaitpointId> = args.waitpoints.iter().map(WaitpointBinding::id).collect();
+    if ids.len() < bound {
+        return Err(EngineError::invalid("two waitpoints have the same id"));
     }
     for binding in &args.waitpoints {
         if let WaitpointBinding::Fresh { waitpoint_key, token, .. } = binding {

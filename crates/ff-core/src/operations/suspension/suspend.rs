@@ -57,9 +57,7 @@ impl Operation for Suspend {
             needs.record::<SuspensionOutcomeRow>(&key);
         }
         for binding in &self.args.waitpoints {
-            let (WaitpointBinding::Fresh { waitpoint_id, .. }
-            | WaitpointBinding::UsePending { waitpoint_id }) = binding;
-            let waitpoint_id = waitpoint_id.0;
+            let waitpoint_id = binding.id().0;
             needs.record::<WaitpointRow>(&WaitpointKey { execution, waitpoint_id });
             match binding {
                 WaitpointBinding::Fresh { .. } => {}
@@ -184,7 +182,7 @@ impl Suspend {
             reason: Word(args.reason),
             condition: Json(args.condition.clone()),
             progress: Json(Progress::default()),
-            waitpoints: Json(args.waitpoints.iter().map(|one| id_of(one).0).collect()),
+            waitpoints: Json(args.waitpoints.iter().map(|one| one.id().0).collect()),
             suspended_by: by,
             suspended_at: world.now,
             timeout_at: args.timeout_ms.map(|ms| world.now.after_ms(ms)),
@@ -311,13 +309,6 @@ pub(super) fn facts(signal: &SignalRow) -> SignalFacts<'_> {
         name: &signal.name,
         source_type: &signal.source_type,
         source_identity: &signal.source_identity,
-    }
-}
-
-fn id_of(binding: &WaitpointBinding) -> WaitpointId {
-    match binding {
-        WaitpointBinding::Fresh { waitpoint_id, .. }
-        | WaitpointBinding::UsePending { waitpoint_id } => *waitpoint_id,
     }
 }
 
