@@ -2,7 +2,7 @@
 
 use ff_core::contracts::{CreateWaitpointArgs, SignalEffect, SuspendArgs, WaitpointGrant};
 use ff_core::types::{SignalId, SuspensionId, TimestampMs, WaitpointId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use crate::{BytesError, Span, bytes};
@@ -15,7 +15,7 @@ pub struct SuspendRequest {
     pub suspension: SuspendArgs,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum SuspendAnswer {
     /// The lease is given back; the attempt goes on with another claim.
@@ -26,6 +26,38 @@ pub enum SuspendAnswer {
     },
     /// There is nothing to wait for: the lease stands and the holder goes on.
     AlreadySatisfied { suspension_id: SuspensionId, signals: Vec<Signal> },
+}
+
+/// Payloads are taken as they are written, which what is derived for an enum with a tag cannot do:
+/// it reads everything once before it knows what it reads.
+impl<'de> Deserialize<'de> for SuspendAnswer {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum Status {
+            Suspended,
+            AlreadySatisfied,
+        }
+
+        #[derive(Deserialize)]
+        struct Read {
+            status: Status,
+            suspension_id: SuspensionId,
+            #[serde(default)]
+            waitpoints: Vec<WaitpointGrant>,
+            #[serde(default)]
+            timeout_at: Option<TimestampMs>,
+            #[serde(default)]
+            signals: Vec<Signal>,
+        }
+
+        let Read { status, suspension_id, waitpoints, timeout_at, signals } =
+            Read::deserialize(from)?;
+        Ok(match status {
+            Status::Suspended => Self::Suspended { suspension_id, waitpoints, timeout_at },
+            Status::AlreadySatisfied => Self::AlreadySatisfied { suspension_id, signals },
+        })
+    }
 }
 
 /// A waitpoint ahead of the suspension that will use it.

@@ -12,8 +12,6 @@ use serde::de::DeserializeOwned;
 use super::Ctx;
 use crate::failure::{Failure, INVALID_RESULT, Outcome};
 
-/// The category of what this client's connection does not offer.
-const UNAVAILABLE: &str = "unavailable";
 /// The category of steps whose recorded result does not fit the type that the code has.
 const CHANGED_STEP: &str = "changed_step";
 
@@ -34,7 +32,6 @@ impl Ctx {
         if let Some(recorded) = self.recorded(name) {
             return read(name, &recorded);
         }
-        self.check_steps()?;
         let value = work().await?;
         let bytes = serde_json::to_vec(&value).map_err(|error| {
             let reason = format!("the result of step {name:?} cannot be written: {error}");
@@ -58,17 +55,6 @@ impl Ctx {
         match self.insist(ask).await? {
             SleepOutcome::Over { .. } => Ok(()),
             SleepOutcome::PutDown { .. } => self.give_way().await,
-        }
-    }
-
-    /// Nothing is done that could not be recorded afterwards.
-    fn check_steps(&self) -> Outcome<()> {
-        match self.inner.client.transport().keeps_steps() {
-            true => Ok(()),
-            false => {
-                let reason = "steps cannot be recorded through this client's connection";
-                Err(Failure::fatal(UNAVAILABLE, reason))
-            }
         }
     }
 

@@ -33,11 +33,6 @@ pub trait Transport: Send + Sync + 'static {
         None
     }
 
-    /// Whether steps can be recorded, so that a handler need not try.
-    fn keeps_steps(&self) -> bool {
-        true
-    }
-
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError>;
 
     async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError>;

@@ -9,13 +9,11 @@ use ff_core::engine::StartAt;
 use ff_core::state::PublicState;
 use ff_sdk::transport::HttpOptions;
 use ff_sdk::{Client, Ctx, Failure, Input, Outcome, Retry, Task, Worker};
-use ff_server::{Auth, Bound, Config};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::mpsc;
 
 use crate::bed::Running;
+use crate::place::Served;
 
-const TOKEN: &str = "ff_root-token-of-the-tests-0123456789abcdef";
 const DIVIDE: Task<(u32, u32), u32> =
     Task::new("divide").lane("sums").retry(Retry::fixed(Duration::from_millis(1)).max(1));
 
@@ -23,50 +21,36 @@ async fn divide(Input((a, b)): Input<(u32, u32)>) -> Outcome<u32> {
     a.checked_div(b).ok_or_else(|| Failure::fatal("zero", format!("{a} cannot be divided by 0")))
 }
 
-struct Served {
+/// A server on an engine whose time passes.
+struct Here {
     backend: Arc<SqliteBackend>,
-    url: String,
-    stop: oneshot::Sender<()>,
-    running: JoinHandle<()>,
+    served: Served,
     _folder: tempfile::TempDir,
 }
 
-impl Served {
+impl Here {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("served.db").display().to_string();
         let backend = SqliteBackend::open(SqliteOptions::new(path)).await.unwrap();
-        let config = Config {
-            listen: ([127, 0, 0, 1], 0).into(),
-            auth: Auth::Tokens,
-            root_token: Some(TOKEN.to_owned()),
-            drain: Duration::from_secs(5),
-            ..Config::default()
-        };
-        let bound = Bound::bind(&config, backend.clone()).await.unwrap();
-        let url = format!("http://{}/", bound.local_addr());
-        let (stop, stopped) = oneshot::channel();
-        let running = tokio::spawn(bound.run(async {
-            let _ = stopped.await;
-        }));
-        Self { backend, url, stop, running, _folder: folder }
+        let served = Served::start(backend.clone()).await;
+        Self { backend, served, _folder: folder }
     }
 
     fn client(&self) -> Client {
-        Client::http(HttpOptions::new(&self.url).token(TOKEN)).unwrap()
+        Client::http(self.served.options()).unwrap()
     }
 
     async fn stop(self) {
-        let _ = self.stop.send(());
-        self.running.await.unwrap();
+        self.served.stop().await;
         self.backend.close().await;
     }
 }
 
 #[tokio::test]
 async fn typed_tasks_work_through_a_server() {
-    let served = Served::start().await;
-    let client = served.client();
+    let here = Here::start().await;
+    let client = here.client();
     let running = Running::start(Worker::new(client.clone()).lane("sums").task(DIVIDE, divide));
     let run = client.start(DIVIDE, &(42, 6)).idempotency_key("once").await.unwrap();
     assert_eq!(run.result().await.unwrap(), 7);
@@ -81,13 +65,13 @@ async fn typed_tasks_work_through_a_server() {
     );
     assert_eq!(failed.describe().await.unwrap().failure_category.as_deref(), Some("zero"));
     running.stop().await;
-    served.stop().await;
+    here.stop().await;
 }
 
 #[tokio::test]
 async fn many_executions_are_claimed_and_told_in_batches() {
-    let served = Served::start().await;
-    let client = served.client();
+    let here = Here::start().await;
+    let client = here.client();
     let items = (0..500).map(|n| client.start(DIVIDE, &(n, 1)).into_submission().unwrap());
     client.submit(items.collect()).await.unwrap();
     let last = client.start(DIVIDE, &(500, 1)).await.unwrap();
@@ -95,15 +79,15 @@ async fn many_executions_are_claimed_and_told_in_batches() {
     let running = Running::start(worker);
     assert_eq!(last.result().await.unwrap(), 500);
     running.stop().await;
-    let counts = ff_core::engine_backend::EngineBackend::counts(&*served.backend).await.unwrap();
+    let counts = ff_core::engine_backend::EngineBackend::counts(&*here.backend).await.unwrap();
     assert_eq!(counts[0].counts[&PublicState::Completed], 501);
-    served.stop().await;
+    here.stop().await;
 }
 
 #[tokio::test]
 async fn a_cancelled_execution_stops_its_handler_through_a_server() {
-    let served = Served::start().await;
-    let client = served.client();
+    let here = Here::start().await;
+    let client = here.client();
     let (say, mut heard) = mpsc::unbounded_channel();
     let handler = move |ctx: Ctx| {
         let say = say.clone();
@@ -125,13 +109,13 @@ async fn a_cancelled_execution_stops_its_handler_through_a_server() {
     assert_eq!(heard.recv().await, Some("stopped"));
     assert_eq!(run.finished().await.unwrap().public_state, PublicState::Cancelled);
     running.stop().await;
-    served.stop().await;
+    here.stop().await;
 }
 
 #[tokio::test]
 async fn events_are_followed_through_a_server() {
-    let served = Served::start().await;
-    let client = served.client();
+    let here = Here::start().await;
+    let client = here.client();
     let filter = EventFilter {
         event_types: vec![EventType::Submitted, EventType::Cancelled],
         ..EventFilter::default()
@@ -144,13 +128,13 @@ async fn events_are_followed_through_a_server() {
     assert_eq!(latest.next().await.unwrap().event_type, EventType::Cancelled);
     let mut after = client.events(filter, StartAt::After(submitted.cursor)).await.unwrap();
     assert_eq!(after.next().await.unwrap().event_type, EventType::Cancelled);
-    served.stop().await;
+    here.stop().await;
 }
 
 #[tokio::test]
 async fn what_a_server_refuses_keeps_its_code() {
-    let served = Served::start().await;
-    let client = served.client();
+    let here = Here::start().await;
+    let client = here.client();
     let run = client.start(DIVIDE, &(1, 1)).await.unwrap();
     run.cancel("not wanted").await.unwrap();
     let id = ff_core::types::ExecutionId::from_parts(0, uuid::Uuid::now_v7());
@@ -158,10 +142,10 @@ async fn what_a_server_refuses_keeps_its_code() {
     assert_eq!(client.cancel(&id, "").await.unwrap_err().code(), "not_found");
     let nowhere = client.start(DIVIDE, &(1, 1)).lane("").await.unwrap_err();
     assert_eq!((nowhere.code(), nowhere.retryable()), ("invalid_input", false));
-    let stranger = Client::http(HttpOptions::new(&served.url).token("wrong")).unwrap();
+    let stranger = Client::http(HttpOptions::new(&here.served.url).token("wrong")).unwrap();
     let refused = stranger.start(DIVIDE, &(1, 1)).await.unwrap_err();
     assert!(!refused.retryable() && refused.to_string().contains("unauthorized"), "{refused}");
-    served.stop().await;
+    here.stop().await;
     let away = client.describe(&id).await.unwrap_err();
     assert!(away.retryable(), "{away}");
     let wrong = Client::http(HttpOptions::new("ftp://x")).unwrap_err();

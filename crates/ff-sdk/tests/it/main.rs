@@ -7,6 +7,8 @@ mod faults;
 mod handlers;
 mod http;
 mod leases;
+mod place;
 mod steps;
 mod testing;
 mod waits;
+mod ways;

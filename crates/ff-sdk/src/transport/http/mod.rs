@@ -10,23 +10,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ff_api::{
-    CancelRequest, ClaimAnswer, ExecutionResult, LeaseBatchAnswer, LeaseBatchRequest,
-    LeaseOperation, LeaseOutcome, ProgressRequest, RenewAnswer, RenewRequest, Span,
-    SubmitBatchAnswer, SubmitBatchRequest,
+    AppendFramesRequest, CancelRequest, ClaimAnswer, CreateWaitpointRequest, ExecutionResult,
+    LeaseBatchAnswer, LeaseBatchRequest, LeaseOperation, LeaseOutcome, ProgressRequest,
+    RecordStepRequest, RenewAnswer, RenewRequest, SleepStepRequest, Span, SubmitBatchAnswer,
+    SubmitBatchRequest, SuspendRequest, TokenSignalRequest, bytes,
 };
 use ff_core::backend::Handle;
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
     EventFilter, ExecutionSnapshot, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
-    RenewOutcome, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitOutcome, SuspendArgs,
-    SuspendOutcome, WaitpointSnapshot,
+    RenewOutcome, SignalOutcome, SignalTarget, SleepOutcome, StreamPage, Submission, SubmitOutcome,
+    SuspendArgs, SuspendOutcome, WaitpointPage, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
+use ff_core::limits;
 use ff_core::types::{ExecutionId, Namespace};
 use reqwest::Method;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{EventStream, Report, Transport};
 use crate::error::Error;
@@ -184,10 +186,6 @@ impl Transport for Http {
         Some(Arc::new(Self { client, options: self.options.clone() }))
     }
 
-    fn keeps_steps(&self) -> bool {
-        false
-    }
-
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
         let namespace = self.options.namespace.as_ref();
         let executions = items.into_iter().map(|item| wire::submission(item, namespace));
@@ -243,57 +241,92 @@ impl Transport for Http {
 
     async fn record_step(
         &self,
-        _: &Handle,
-        _: &str,
-        _: Vec<u8>,
+        handle: &Handle,
+        name: &str,
+        result: Vec<u8>,
     ) -> Result<RecordStepOutcome, EngineError> {
-        Err(EngineError::Unavailable { op: "record_step" })
+        let (result, result_base64) = bytes::write(&result);
+        let (handle, name) = (handle.encode(), name.to_owned());
+        let body = RecordStepRequest { handle, name, result, result_base64 };
+        self.post("/v1/leases/steps", &body, Duration::ZERO).await
     }
 
     async fn sleep_step(
         &self,
-        _: &Handle,
-        _: &str,
-        _: Duration,
+        handle: &Handle,
+        name: &str,
+        duration: Duration,
     ) -> Result<SleepOutcome, EngineError> {
-        Err(EngineError::Unavailable { op: "sleep_step" })
+        let (handle, name) = (handle.encode(), name.to_owned());
+        let body = SleepStepRequest { handle, name, duration: Span(duration) };
+        self.post("/v1/leases/sleep", &body, Duration::ZERO).await
     }
 
-    async fn append_frames(&self, _: &Handle, _: AppendFramesArgs) -> Result<(), EngineError> {
-        Err(EngineError::Unavailable { op: "append_frames" })
+    async fn append_frames(
+        &self,
+        handle: &Handle,
+        args: AppendFramesArgs,
+    ) -> Result<(), EngineError> {
+        let AppendFramesArgs { frames, append_id } = args;
+        let body = AppendFramesRequest { handle: handle.encode(), frames, append_id };
+        self.post::<IgnoredAny>("/v1/leases/frames", &body, Duration::ZERO).await.map(drop)
     }
 
-    async fn read_stream(&self, _: ReadStreamArgs) -> Result<StreamPage, EngineError> {
-        Err(EngineError::Unavailable { op: "read_stream" })
+    async fn read_stream(&self, args: ReadStreamArgs) -> Result<StreamPage, EngineError> {
+        let path = format!("{}/stream", at(&args.execution_id));
+        let wait = Duration::from_millis(args.wait_ms);
+        self.get(&path, &wire::stream_query(&args), wait).await
     }
 
-    async fn suspend(&self, _: &Handle, _: SuspendArgs) -> Result<SuspendOutcome, EngineError> {
-        Err(EngineError::Unavailable { op: "suspend" })
+    async fn suspend(
+        &self,
+        handle: &Handle,
+        args: SuspendArgs,
+    ) -> Result<SuspendOutcome, EngineError> {
+        let body = SuspendRequest { handle: handle.encode(), suspension: args };
+        let answer = self.post("/v1/leases/suspend", &body, Duration::ZERO).await?;
+        wire::suspended(answer)
     }
 
     async fn create_waitpoint(
         &self,
-        _: &Handle,
-        _: CreateWaitpointArgs,
+        handle: &Handle,
+        args: CreateWaitpointArgs,
     ) -> Result<PendingWaitpoint, EngineError> {
-        Err(EngineError::Unavailable { op: "create_waitpoint" })
+        let body = CreateWaitpointRequest { handle: handle.encode(), waitpoint: args };
+        self.post("/v1/leases/waitpoints", &body, Duration::ZERO).await
     }
 
     async fn list_waitpoints(
         &self,
-        _: &ExecutionId,
+        id: &ExecutionId,
     ) -> Result<Vec<WaitpointSnapshot>, EngineError> {
-        Err(EngineError::Unavailable { op: "list_waitpoints" })
+        let query = [("limit", limits::PAGE.to_string())];
+        let path = format!("{}/waitpoints", at(id));
+        let page: WaitpointPage = self.get(&path, &query, Duration::ZERO).await?;
+        Ok(page.waitpoints)
     }
 
-    async fn deliver_signal(&self, _: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
-        Err(EngineError::Unavailable { op: "deliver_signal" })
+    async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
+        let (target, signal) = wire::signal_request(args);
+        match target {
+            SignalTarget::Token(token) => {
+                let token = token.as_str().to_owned();
+                let body = TokenSignalRequest { token, signal };
+                self.post("/v1/signals", &body, Duration::ZERO).await
+            }
+            SignalTarget::Waitpoint { execution_id, waitpoint_id } => {
+                let waitpoint = waitpoint_id.0.hyphenated();
+                let path = format!("{}/waitpoints/{waitpoint}/signal", at(&execution_id));
+                self.post(&path, &signal, Duration::ZERO).await
+            }
+        }
     }
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {
         let body = CancelRequest { reason: reason.to_owned() };
         let path = format!("{}/cancel", at(id));
-        self.post::<serde_json::Value>(&path, &body, Duration::ZERO).await.map(drop)
+        self.post::<IgnoredAny>(&path, &body, Duration::ZERO).await.map(drop)
     }
 
     async fn describe(&self, id: &ExecutionId) -> Result<Option<ExecutionSnapshot>, EngineError> {

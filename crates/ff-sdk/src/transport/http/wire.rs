@@ -2,13 +2,14 @@
 
 use ff_api::{
     ClaimRequest, ClaimedExecution as WireClaimed, CompleteRequest, DelayRequest, FailRequest,
-    FailureClass as WireClass, LeaseOperation, RenewOutcome as WireRenewed, Span,
-    SubmitOutcome as WireSubmitted, SubmitRequest, bytes,
+    FailureClass as WireClass, LeaseOperation, RenewOutcome as WireRenewed, Signal, SignalRequest,
+    Span, SubmitOutcome as WireSubmitted, SubmitRequest, SuspendAnswer, bytes,
 };
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, FailureClass, IdempotencyScope, RenewOutcome, Submission,
-    SubmitOutcome,
+    ClaimArgs, ClaimedExecution, DeliverSignalArgs, FailureClass, IdempotencyScope, ReadStreamArgs,
+    RenewOutcome, ResumeSignal, SignalTarget, Submission, SubmitOutcome, SuspendOutcome,
+    SuspensionDetails, Visibility,
 };
 use ff_core::engine_error::EngineError;
 use ff_core::types::{LeaseEpoch, Namespace};
@@ -100,9 +101,69 @@ pub(super) fn claimed(claimed: WireClaimed) -> Result<ClaimedExecution, EngineEr
         created_at: claimed.created_at,
         deadline_at: claimed.deadline_at,
         steps: claimed.steps,
-        // Waits ask for their signals by name.
-        resume_signals: Vec::new(),
+        resume_signals: signals(claimed.resume_signals)?,
     })
+}
+
+fn signals(signals: Vec<Signal>) -> Result<Vec<ResumeSignal>, EngineError> {
+    signals.into_iter().map(signal).collect()
+}
+
+fn signal(signal: Signal) -> Result<ResumeSignal, EngineError> {
+    let payload = signal.bytes().map_err(|error| problem::unreadable(&error))?;
+    Ok(ResumeSignal {
+        signal_id: signal.signal_id,
+        waitpoint_id: signal.waitpoint_id,
+        waitpoint_key: signal.waitpoint_key,
+        signal_name: signal.signal_name,
+        signal_category: signal.signal_category,
+        source_type: signal.source_type,
+        source_identity: signal.source_identity,
+        payload,
+        payload_encoding: signal.payload_encoding,
+        correlation_id: signal.correlation_id,
+        accepted_at: signal.accepted_at,
+    })
+}
+
+pub(super) fn suspended(answer: SuspendAnswer) -> Result<SuspendOutcome, EngineError> {
+    Ok(match answer {
+        SuspendAnswer::Suspended { suspension_id, waitpoints, timeout_at } => {
+            let details = SuspensionDetails { suspension_id, waitpoints, timeout_at };
+            SuspendOutcome::Suspended(details)
+        }
+        SuspendAnswer::AlreadySatisfied { suspension_id, signals: found } => {
+            SuspendOutcome::AlreadySatisfied { suspension_id, signals: signals(found)? }
+        }
+    })
+}
+
+/// Where a signal goes, and what it says. Who says it is for the server to tell.
+pub(super) fn signal_request(args: DeliverSignalArgs) -> (SignalTarget, SignalRequest) {
+    let (payload, payload_base64) =
+        args.payload.map(|payload| bytes::write(&payload)).unwrap_or_default();
+    let request = SignalRequest {
+        signal_name: args.signal_name,
+        signal_id: Some(args.signal_id),
+        signal_category: args.signal_category,
+        payload,
+        payload_base64,
+        payload_encoding: args.payload_encoding,
+        correlation_id: args.correlation_id,
+        idempotency_key: args.idempotency_key,
+    };
+    (args.target, request)
+}
+
+pub(super) fn stream_query(args: &ReadStreamArgs) -> Vec<(&'static str, String)> {
+    let mut query = vec![
+        ("from", args.from.to_string()),
+        ("durable_only", (args.visibility == Visibility::ExcludeBestEffort).to_string()),
+        ("wait", Span::millis(args.wait_ms).to_string()),
+    ];
+    query.extend(args.attempt_index.map(|index| ("attempt_index", index.to_string())));
+    query.extend((args.limit > 0).then(|| ("limit", args.limit.to_string())));
+    query
 }
 
 pub(super) fn renew_outcome(outcome: WireRenewed) -> RenewOutcome {
