@@ -13,8 +13,8 @@ use ff_core::rows::{
     AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey,
     TimerKind, TimerRow,
 };
-use ff_core::store::cells::{Reader, Words, readable};
-use ff_core::store::{Batch, MemberScan, Needs, RetentionScan, World};
+use ff_core::store::cells::{Cells, Reader, Words, readable};
+use ff_core::store::{Batch, MemberScan, Needs, RetentionScan, Walk, Walked, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -25,6 +25,8 @@ use crate::claim::Outlines;
 use crate::columns::{Column, LANE, narrow};
 use crate::error::store_error;
 use crate::held::{Held, Unread};
+use crate::query::DIALECT;
+use crate::records::bind;
 use crate::statements::Statements;
 
 pub(crate) struct Loader<'c> {
@@ -70,6 +72,9 @@ impl Loader<'_> {
         }
         if let Some(scan) = needs.retention {
             self.retired(world, scan, &mut executions).await?;
+        }
+        for (walker, walk) in &needs.walks {
+            self.walk(world, *walker, walk, &mut executions).await?;
         }
         self.flows(world, &needs.flows, &self.statements.flows_locked).await?;
         self.members(world, &needs.members, &mut executions).await?;
@@ -217,6 +222,30 @@ impl Loader<'_> {
             }
             world.members.insert(*scan, last.filter(|_| found.len() == scan.limit));
         }
+        Ok(())
+    }
+
+    /// Names executions for whoever walks over them; they are locked with all others.
+    async fn walk(
+        &mut self,
+        world: &mut World,
+        walker: Uuid,
+        walk: &Walk,
+        executions: &mut BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        let sql = walk.filter.walk(DIALECT, "partition_key", walk.steps);
+        let mut found = Vec::new();
+        for cells in self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await? {
+            let column = Column(&cells);
+            let mut reader = Reader::new(&column, self.words);
+            let partition = reader.number()?;
+            let at = TimestampMs(reader.number()?);
+            let key = ExecutionKey { partition, id: reader.uuid()? };
+            found.push((at, key, column.int(3)? == Some(1)));
+        }
+        let walked = Walked::from_steps(found, walk);
+        executions.extend(walked.keys.iter().map(|(_, key)| *key));
+        world.walks.insert(walker, walked);
         Ok(())
     }
 

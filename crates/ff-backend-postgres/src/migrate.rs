@@ -11,6 +11,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "suspension", include_str!("../migrations/0004_suspension.sql")),
     (5, "streams", include_str!("../migrations/0005_streams.sql")),
     (6, "limits", include_str!("../migrations/0006_limits.sql")),
+    (7, "schedules", include_str!("../migrations/0007_schedules.sql")),
     (8, "tokens", include_str!("../migrations/0008_tokens.sql")),
 ];
 

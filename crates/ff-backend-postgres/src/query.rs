@@ -3,23 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ff_core::contracts::ListOrder;
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::{Spelling, words_of};
+use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{EventRow, ExecutionRow, FlowKey, LaneRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
-use ff_core::store::{CountRow, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use ff_core::store::{CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::PgRow;
-use sqlx::{Executor, PgConnection, Postgres, QueryBuilder};
+use sqlx::{Executor, PgConnection};
 use uuid::Uuid;
 
 use crate::columns::{ATTEMPT, Column, EVENT, EXECUTION, FLOW, LANE, narrow, of_table};
 use crate::error::store_error;
 use crate::load::{Prepared, finish_horizon, oldest_shard, whole};
+use crate::records::bind;
 use crate::statements::UNANNOUNCED;
 use crate::{Identity, PostgresStore};
+
+/// How this database spells filters on executions.
+pub(crate) const DIALECT: Dialect = Dialect {
+    parameter: |at| format!("${at}"),
+    tag: |parameter| format!("tags ->> {parameter}"),
+    tag_name: str::to_owned,
+};
 
 /// Longer than any read that a caller would wait for.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
@@ -100,6 +107,7 @@ impl Reads<'_> {
                 rows.counts = self.member_counts(flow).await?;
             }
             Query::Flows(list) => rows.flows = self.list_flows(&list).await?,
+            Query::Count(list) => rows.count = self.count(&list).await?,
             Query::UnfinishedMembers { flow, limit } => {
                 rows.executions = self.unfinished(flow, limit).await?;
             }
@@ -164,45 +172,15 @@ impl Reads<'_> {
     }
 
     async fn list(&mut self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {
-        let mut sql: QueryBuilder<'_, Postgres> = QueryBuilder::new("SELECT ");
-        sql.push(EXECUTION).push(" FROM ff_exec_core WHERE true");
-        for (column, value) in [
-            (" AND namespace = ", &list.namespace),
-            (" AND lane_id = ", &list.lane),
-            (" AND execution_kind = ", &list.kind),
-        ] {
-            if let Some(value) = value {
-                sql.push(column).push_bind(value.to_string());
-            }
-        }
-        if let Some(flow) = list.flow_id {
-            sql.push(" AND flow_id = ").push_bind(flow);
-        }
-        if !list.states.is_empty() {
-            let words: Vec<&str> = list.states.iter().flat_map(|state| words_of(*state)).collect();
-            sql.push(" AND public_state = ANY(").push_bind(words).push(")");
-        }
-        if let Some((key, value)) = &list.tag {
-            sql.push(" AND tags ->> ").push_bind(key.clone());
-            sql.push(" = ").push_bind(value.clone());
-        }
-        if let Some(from) = list.created_from {
-            sql.push(" AND created_at_ms >= ").push_bind(from.0);
-        }
-        if let Some(before) = list.created_before {
-            sql.push(" AND created_at_ms < ").push_bind(before.0);
-        }
-        let (compare, order) = match list.order {
-            ListOrder::NewestFirst => (" < (", " DESC"),
-            ListOrder::OldestFirst => (" > (", ""),
-        };
-        if let Some((at, id)) = list.after {
-            sql.push(" AND (created_at_ms, execution_id)").push(compare);
-            sql.push_bind(at.0).push(", ").push_bind(id).push(")");
-        }
-        sql.push(" ORDER BY created_at_ms").push(order).push(", execution_id").push(order);
-        sql.push(" LIMIT ").push_bind(whole(list.limit));
-        executions(&self.fetch(sql.build()).await?)
+        let sql = list.page(DIALECT, EXECUTION);
+        executions(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
+    }
+
+    async fn count(&mut self, list: &ListQuery) -> Result<u64, StoreError> {
+        let sql = list.count(DIALECT);
+        let found = self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?;
+        let count = found.first().map_or(Ok(None), |cells| Column(cells).int(0))?;
+        Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(0))
     }
 
     async fn unfinished(

@@ -276,6 +276,17 @@ fn scanning<'q>(query: Prepared<'q>, scan: &'q Scan) -> Prepared<'q> {
     bound.bind(whole(scan.limit))
 }
 
+/// The parameters of a statement, each as what it is.
+pub(crate) fn bind<'q>(query: Prepared<'q>, values: &'q [Value]) -> Prepared<'q> {
+    values.iter().fold(query, |query, value| match value {
+        Value::Null => query.bind(None::<i64>),
+        Value::Int(number) => query.bind(*number),
+        Value::Text(text) => query.bind(&**text),
+        Value::Bytes(bytes) => query.bind(&**bytes),
+        Value::Uuid(id) => query.bind(*id),
+    })
+}
+
 /// One array for each column.
 fn arrays<'q>(query: Prepared<'q>, described: &[Described], rows: &[&'q [Value]]) -> Prepared<'q> {
     described.iter().enumerate().fold(query, |query, (at, column)| {

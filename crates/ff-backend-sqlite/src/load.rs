@@ -68,6 +68,9 @@ impl Loader<'_> {
             self.idempotency(world, key)?;
         }
         self.records(world, needs)?;
+        for (walker, walk) in &needs.walks {
+            self.walk(world, *walker, walk)?;
+        }
         for (scan, limit) in &needs.claimable {
             self.claimable(world, scan, *limit)?;
         }

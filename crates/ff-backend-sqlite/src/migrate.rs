@@ -18,6 +18,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (4, include_str!("sql/suspension.sql")),
     (5, include_str!("sql/streams.sql")),
     (6, include_str!("sql/limit.sql")),
+    (7, include_str!("sql/schedules.sql")),
     (8, include_str!("sql/tokens.sql")),
 ];
 

@@ -2,20 +2,28 @@
 
 use std::sync::Arc;
 
-use ff_core::contracts::ListOrder;
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::{Spelling, words_of};
+use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{EventRow, ExecutionRow, FlowKey};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
-use ff_core::store::{CountRow, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use ff_core::store::{CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row, Sqlite, SqlitePool};
+use sqlx::{Row, Sqlite, SqlitePool};
 use uuid::Uuid;
 
 use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, Read};
 use crate::error::read_error;
+use crate::records::bind;
+
+/// How this database spells filters on executions.
+pub(crate) const DIALECT: Dialect = Dialect {
+    parameter: |at| format!("?{at}"),
+    tag: |parameter| format!("json_extract(tags, {parameter})"),
+    // A quoted path, because tag keys contain dots.
+    tag_name: |key| format!("$.\"{key}\""),
+};
 
 const FINISHED: &str = "('terminal', 'cancelled')";
 const ENDINGS: &str = "('completed', 'failed', 'cancelled', 'expired', 'skipped')";
@@ -35,6 +43,7 @@ pub(crate) async fn run(
             rows.counts = reads.member_counts(flow).await?;
         }
         Query::Flows(list) => rows.flows = reads.list_flows(&list).await?,
+        Query::Count(list) => rows.count = reads.count(&list).await?,
         Query::UnfinishedMembers { flow, limit } => {
             rows.executions = reads.unfinished(flow, limit).await?;
         }
@@ -106,52 +115,15 @@ impl Reads<'_> {
     }
 
     async fn list(&self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {
-        let mut sql: QueryBuilder<'_, Sqlite> = QueryBuilder::new("SELECT ");
-        sql.push(EXECUTION).push(" FROM ff_exec_core WHERE 1 = 1");
-        for (column, value) in [
-            (" AND namespace = ", &list.namespace),
-            (" AND lane_id = ", &list.lane),
-            (" AND execution_kind = ", &list.kind),
-        ] {
-            if let Some(value) = value {
-                sql.push(column).push_bind(value.to_string());
-            }
-        }
-        if let Some(flow) = list.flow_id {
-            sql.push(" AND flow_id = ").push_bind(flow);
-        }
-        if !list.states.is_empty() {
-            sql.push(" AND public_state IN (");
-            let mut states = sql.separated(", ");
-            for state in &list.states {
-                for word in words_of(*state) {
-                    states.push_bind(word);
-                }
-            }
-            sql.push(")");
-        }
-        if let Some((key, value)) = &list.tag {
-            // A quoted path, because tag keys contain dots.
-            sql.push(" AND json_extract(tags, ").push_bind(format!("$.\"{key}\""));
-            sql.push(") = ").push_bind(value.clone());
-        }
-        if let Some(from) = list.created_from {
-            sql.push(" AND created_at_ms >= ").push_bind(from.0);
-        }
-        if let Some(before) = list.created_before {
-            sql.push(" AND created_at_ms < ").push_bind(before.0);
-        }
-        let (compare, order) = match list.order {
-            ListOrder::NewestFirst => (" < (", " DESC"),
-            ListOrder::OldestFirst => (" > (", ""),
-        };
-        if let Some((at, id)) = list.after {
-            sql.push(" AND (created_at_ms, execution_id)").push(compare);
-            sql.push_bind(at.0).push(", ").push_bind(id).push(")");
-        }
-        sql.push(" ORDER BY created_at_ms").push(order).push(", execution_id").push(order);
-        sql.push(" LIMIT ").push_bind(whole(list.limit));
-        executions(&self.fetch(sql.build()).await?)
+        let sql = list.page(DIALECT, EXECUTION);
+        executions(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
+    }
+
+    async fn count(&self, list: &ListQuery) -> Result<u64, StoreError> {
+        let sql = list.count(DIALECT);
+        let found = self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?;
+        let count = found.first().map_or(Ok(None), |cells| Read(cells).int(0))?;
+        Ok(u64::try_from(count.unwrap_or(0)).unwrap_or(0))
     }
 
     async fn unfinished(

@@ -130,9 +130,9 @@ impl Reads<'_> {
     }
 }
 
-type Bound<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>;
+pub(crate) type Bound<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>;
 
-fn bind<'q>(query: Bound<'q>, values: impl IntoIterator<Item = &'q Value>) -> Bound<'q> {
+pub(crate) fn bind<'q>(query: Bound<'q>, values: impl IntoIterator<Item = &'q Value>) -> Bound<'q> {
     values.into_iter().fold(query, |query, value| match value {
         Value::Null => query.bind(None::<i64>),
         Value::Int(number) => query.bind(*number),

@@ -4,14 +4,16 @@ use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{EventRow, IdempotencyKey, TimerKey, TimerKind, TimerRow};
 use ff_core::store::cells::Reader;
-use ff_core::store::{RetentionScan, World};
+use ff_core::store::{RetentionScan, Walk, Walked, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
+use crate::bound::Cell;
 use crate::columns::Written;
 use crate::error::store_error;
 use crate::load::Loader;
+use crate::query::DIALECT;
 
 impl Loader<'_> {
     pub(crate) fn due_timers(&mut self, world: &mut World, limit: usize) -> Result<(), StoreError> {
@@ -97,6 +99,25 @@ impl Loader<'_> {
             self.own_key(world, key)?;
         }
         world.retired_events = events;
+        Ok(())
+    }
+
+    pub(crate) fn walk(
+        &mut self,
+        world: &mut World,
+        walker: Uuid,
+        walk: &Walk,
+    ) -> Result<(), StoreError> {
+        let sql = walk.filter.walk(DIALECT, "home_partition", walk.steps);
+        let read = |row: &Row<'_>| {
+            let key = ExecutionKey { partition: row.get(0)?, id: row.get(2)? };
+            Ok((TimestampMs(row.get(1)?), key, row.get::<_, bool>(3)?))
+        };
+        let values = params_from_iter(sql.values.iter().map(Cell::from));
+        let walked = Walked::from_steps(self.rows(&sql.text, values, read)?, walk);
+        let keys: Vec<_> = walked.keys.iter().map(|(_, key)| *key).collect();
+        self.executions(world, &keys)?;
+        world.walks.insert(walker, walked);
         Ok(())
     }
 

@@ -23,6 +23,8 @@ pub mod condition;
 
 pub mod token;
 
+pub mod cron;
+
 pub mod backend;
 
 pub mod contracts;

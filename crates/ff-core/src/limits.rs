@@ -76,6 +76,19 @@ pub const STREAM_WAIT: Duration = Duration::from_secs(30);
 pub const SUMMARY_BYTES: usize = 256 * 1024;
 pub const SUMMARY_DEPTH: usize = 32;
 pub const LIVENESS_TTL_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// No schedule comes due more often than this.
+pub const INTERVAL_MIN_MS: u64 = 1_000;
+pub const JITTER_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// How many missed runs a schedule may make up for.
+pub const MISSED_RUNS: u32 = 1_000;
+/// How many backfills of one schedule may be under way.
+pub const BACKFILLS: usize = 8;
+/// How many due times one backfill may reach over.
+pub const BACKFILL_RUNS: usize = 10_000;
+/// How many of the next due times a schedule tells.
+pub const UPCOMING: usize = 100;
+/// How many executions that refused a bulk operation are kept.
+pub const BULK_FAILURES: u64 = 1_000;
 /// No delay, deadline or back-off reaches further than this.
 pub const HORIZON: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 

@@ -23,6 +23,7 @@ mod operator;
 mod quota;
 mod read;
 mod retention;
+mod schedule;
 mod signal;
 mod signal_token;
 mod step;
@@ -75,6 +76,7 @@ pub fn all() -> Vec<Exercise> {
     let mut all = executions_and_waits();
     all.extend(steps_streams_and_workers());
     all.extend(budgets_and_quotas());
+    all.extend(schedules());
     all
 }
 
@@ -90,6 +92,17 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
         }
         stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
         worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
+    }
+}
+
+fn schedules() -> Vec<Exercise> {
+    exercises! {
+        schedule {
+            once_per_due_time, what_a_run_carries, cron_in_a_zone, missed_skip, missed_latest,
+            missed_all, overlap_allow, overlap_skip, overlap_buffer_one, overlap_cancel_running,
+            pause_and_resume, trigger, backfill, put_again, delete, jitter, refused,
+            lists_and_namespaces,
+        }
     }
 }
 

@@ -87,6 +87,16 @@ event_types! {
     BudgetSoftBreached = "budget_soft_breached";
     BudgetReset = "budget_reset";
     BudgetReleased = "budget_released";
+    SchedulePut = "schedule_put";
+    SchedulePaused = "schedule_paused";
+    ScheduleResumed = "schedule_resumed";
+    ScheduleDeleted = "schedule_deleted";
+    ScheduleBackfill = "schedule_backfill";
+    /// Due times passed without a run.
+    ScheduleLeftOut = "schedule_left_out";
+    BulkStarted = "bulk_started";
+    BulkFinished = "bulk_finished";
+    BulkCancelled = "bulk_cancelled";
 }
 
 impl EventType {

@@ -1,11 +1,13 @@
 //! Arguments and answers of the operations, as plain values.
 
 mod base64;
+mod bulk;
 mod event;
 mod flow;
 mod limit;
 mod operator;
 mod read;
+mod schedule;
 mod signal;
 mod step;
 mod stream;
@@ -15,6 +17,10 @@ mod token;
 mod worker;
 mod worker_registry;
 
+pub use bulk::{
+    BulkAction, BulkFailure, BulkFailurePage, BulkFilter, BulkPage, BulkPreview, BulkSnapshot,
+    BulkState, ListBulkArgs, StartBulkArgs,
+};
 pub use event::{Event, EventFilter, EventType};
 pub use flow::{
     EdgeGroupSnapshot, EdgeGroupState, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraph,
@@ -35,6 +41,11 @@ pub use operator::{
 pub use read::{
     AttemptSnapshot, Durability, ExecutionPage, ExecutionSnapshot, ExecutionSummary, Explanation,
     LaneCounts, LaneSnapshot, LeaseSnapshot, ListExecutionsArgs, ListOrder, ProgressSnapshot,
+};
+pub use schedule::{
+    Backfill, BackfillScheduleArgs, ListSchedulesArgs, MissedPolicy, OverlapPolicy,
+    PauseScheduleArgs, PutScheduleArgs, PutScheduleOutcome, ScheduleId, SchedulePage,
+    SchedulePause, ScheduleSnapshot, ScheduleTemplate, Timing, TriggerScheduleArgs,
 };
 pub use signal::{
     DeliverSignalArgs, ListSignalsArgs, ResumeSignal, SignalEffect, SignalOutcome, SignalSnapshot,

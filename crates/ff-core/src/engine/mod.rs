@@ -16,6 +16,7 @@ pub(crate) use prepare::{
     check_step_name, check_step_result, edge_row, node_id, prepare_append, prepare_extend_flow,
     prepare_register, worker_key, worker_namespace,
 };
+pub(crate) use prepare::{check_timing, prepare_put_schedule, schedule_key};
 pub use prepare::{prepare_create, prepare_submission, prepare_submit, prepare_submit_flow};
 pub use subscription::{StartAt, Subscription};
 

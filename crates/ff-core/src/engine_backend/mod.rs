@@ -20,6 +20,9 @@ pub use worker::WorkerOperations;
 mod limit;
 
 pub use limit::LimitOperations;
+mod schedule;
+
+pub use schedule::ScheduleOperations;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,6 +7,7 @@ pub mod admin;
 pub mod execution;
 pub mod flow;
 pub mod limit;
+pub mod schedule;
 pub mod step;
 pub mod stream;
 pub mod suspension;

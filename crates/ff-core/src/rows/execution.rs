@@ -80,6 +80,50 @@ pub struct ExecutionRow {
 }
 
 impl ExecutionRow {
+    /// A new execution without the texts that every one has.
+    pub fn blank(key: ExecutionKey) -> Self {
+        let empty: Arc<str> = Arc::default();
+        Self {
+            key,
+            flow_id: None,
+            namespace: empty.clone(),
+            lane: empty.clone(),
+            kind: empty.clone(),
+            payload: Blob::Absent,
+            payload_encoding: None,
+            creator: empty.clone(),
+            idempotency_key: None,
+            policy: None,
+            capability_class: empty.clone(),
+            created_at: TimestampMs(0),
+            priority: 0,
+            tags: empty.clone(),
+            attempt_index: 0,
+            phase: LifecyclePhase::Runnable,
+            ownership: OwnershipState::Unowned,
+            eligibility: EligibilityState::EligibleNow,
+            public_state: PublicState::Waiting,
+            attempt_state: AttemptState::PendingFirstAttempt,
+            blocking: BlockingReason::WaitingForWorker,
+            not_before: None,
+            deadline_at: None,
+            started_at: None,
+            terminal_at: None,
+            result: Blob::Absent,
+            failure_reason: None,
+            failure_category: None,
+            cancellation_reason: None,
+            cancelled_by: None,
+            retry_count: 0,
+            reclaim_count: 0,
+            holds_key: false,
+            lease_epoch: 0,
+            version: 0,
+            raw_fields: empty,
+            rewritten: false,
+        }
+    }
+
     /// The order of claims: smaller first.
     pub fn rank(&self) -> i64 {
         self.created_at.0.saturating_sub(i64::from(self.priority) * AGEING_MS_PER_PRIORITY)

@@ -1,6 +1,7 @@
 //! One plain struct per table. `spelling` says how each enum is written in storage.
 
 mod attempt;
+mod bulk;
 mod event;
 mod execution;
 mod flow;
@@ -8,6 +9,7 @@ mod idempotency;
 mod lane;
 mod limit;
 mod record;
+mod schedule;
 pub mod spelling;
 mod step;
 mod stream;
@@ -17,6 +19,7 @@ mod token;
 mod worker;
 
 pub use attempt::{AttemptKey, AttemptRow};
+pub use bulk::{BulkFailureKey, BulkFailureRow, BulkKey, BulkRow};
 pub use event::EventRow;
 pub use execution::{AGEING_MS_PER_PRIORITY, Blob, ExecutionRow};
 pub(crate) use execution::{raw_object, tags, with_raw};
@@ -35,6 +38,7 @@ pub use limit::{
 pub(crate) use limit::{budget_names, with_budget_name};
 pub use record::{AnyKey, AnyRow, Column, Field, Json, Kind, Order, Record, Spec, Value, Word};
 pub(crate) use record::{record, values};
+pub use schedule::{Runs, ScheduleKey, ScheduleRow};
 pub use step::{StepCount, StepKey, StepRow};
 pub use stream::{FrameKey, FrameRow, StreamKey, StreamRow, SummaryKey, SummaryRow};
 pub use suspension::{
@@ -58,6 +62,8 @@ pub trait Row: Clone + Send + Sync + 'static {
 /// Every table that is described rather than known by name, in the order of their names.
 pub const RECORDS: &[&Spec] = &[
     TokenRow::SPEC,
+    BulkRow::SPEC,
+    BulkFailureRow::SPEC,
     BacklogRow::SPEC,
     BacklogMemberRow::SPEC,
     LimitRow::SPEC,
@@ -68,6 +74,7 @@ pub const RECORDS: &[&Spec] = &[
     ChildrenRow::SPEC,
     EdgeRow::SPEC,
     EdgeGroupRow::SPEC,
+    ScheduleRow::SPEC,
     SignalRow::SPEC,
     SignalCountRow::SPEC,
     SuspensionRow::SPEC,

@@ -5,7 +5,7 @@
 
 use super::{CascadeKind, EdgeKind, FlowState, LimitKind, TimerKind};
 use crate::contracts::{
-    EdgeGroupState, FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd,
+    BulkState, EdgeGroupState, FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd,
 };
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
@@ -174,6 +174,8 @@ spelling!(TimerKind {
     Waitpoint = "waitpoint",
     Worker = "worker",
     Limit = "limit",
+    Schedule = "schedule",
+    Bulk = "bulk",
 });
 
 spelling!(SuspensionReason {
@@ -215,6 +217,12 @@ spelling!(SignalEffect {
 });
 
 spelling!(FrameMode { Durable = "durable", Summary = "summary", BestEffort = "best_effort" });
+
+spelling!(BulkState {
+    Running = "running",
+    Finished = "finished",
+    Cancelled = "cancelled",
+});
 
 /// Every word that is read as this state.
 pub fn words_of(state: PublicState) -> Vec<&'static str> {

@@ -31,6 +31,10 @@ pub enum TimerKind {
     Limit,
     /// Work on a graph goes on; the subject is that of a cascade.
     Cascade,
+    /// A schedule has come due, or a run of it has ended.
+    Schedule,
+    /// A bulk operation goes on, or is old enough to be forgotten.
+    Bulk,
 }
 
 /// Ordered by due time, because that is how timers are read.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::Scan;
+use super::{ListQuery, Scan};
 use crate::rows::{AnyKey, AttemptKey, FlowKey, IdempotencyKey, LaneRow, Record};
 use crate::types::ExecutionKey;
 
@@ -23,6 +23,9 @@ pub struct Needs {
     pub idempotency: BTreeSet<IdempotencyKey>,
     pub records: BTreeSet<AnyKey>,
     pub scans: BTreeSet<Scan>,
+    /// The next executions in the order of their creation, each with its current attempt, for
+    /// whoever walks over them.
+    pub walks: BTreeMap<Uuid, Walk>,
     /// Claimable executions, best first, each with its current attempt and its flow.
     pub claimable: BTreeMap<ClaimScan, usize>,
     /// At most this many due timers, each with its members and their current attempts, and the
@@ -53,6 +56,14 @@ pub struct MemberScan {
     /// Only those behind this one.
     pub after: Option<Uuid>,
     pub limit: usize,
+}
+
+/// A walk over executions: looks at so many of them at most, and stops at the limit of those that
+/// the filter names.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    pub filter: ListQuery,
+    pub steps: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +114,12 @@ impl Needs {
         any |= keep_new(&mut self.idempotency, &mut asked.idempotency);
         any |= keep_new(&mut self.records, &mut asked.records);
         any |= keep_new(&mut self.scans, &mut asked.scans);
+        self.walks.retain(|walker, walk| {
+            let new = !asked.walks.contains_key(walker);
+            asked.walks.entry(*walker).or_insert_with(|| walk.clone());
+            new
+        });
+        any |= !self.walks.is_empty();
         any.then_some(self)
     }
 

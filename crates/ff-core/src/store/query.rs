@@ -20,6 +20,8 @@ pub enum Query {
     Execution(ExecutionKey),
     /// A page of `executions`.
     Executions(ListQuery),
+    /// `count`: how many executions the filter names.
+    Count(ListQuery),
     /// `flows` (0 or 1) and `counts` of its members per state.
     Flow(FlowKey),
     /// A page of `flows`, the newest first.
@@ -85,9 +87,14 @@ impl ListQuery {
             && same(&self.kind, &row.kind)
             && (self.states.is_empty() || self.states.contains(&row.public_state))
             && (self.flow_id.is_none() || self.flow_id == row.flow_id)
-            && self.created_from.is_none_or(|from| row.created_at >= from)
-            && self.created_before.is_none_or(|before| row.created_at < before)
+            && self.in_window(row)
             && self.tag.as_ref().is_none_or(|(key, value)| row.tags().get(key) == Some(value))
+    }
+
+    /// Whether a row was created in the time that is asked for.
+    pub fn in_window(&self, row: &ExecutionRow) -> bool {
+        self.created_from.is_none_or(|from| row.created_at >= from)
+            && self.created_before.is_none_or(|before| row.created_at < before)
     }
 
     /// Whether a row comes after the position.
@@ -112,6 +119,7 @@ pub struct Rows {
     pub blobs: Vec<(ExecutionKey, Arc<[u8]>)>,
     pub records: Vec<AnyRow>,
     pub counts: Vec<CountRow>,
+    pub count: u64,
     pub log: Option<LogBounds>,
     pub next_due: Option<TimestampMs>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimScan, MemberScan, Scan, Scanned, Table, Write};
+use super::{Change, ClaimScan, MemberScan, Scan, Scanned, Table, Walk, Write};
 use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
@@ -22,6 +22,40 @@ pub struct Claimable {
     pub keys: Vec<ExecutionKey>,
     /// The scan stopped at its limit, so there may be more.
     pub more: bool,
+}
+
+/// What a walk over executions has come to.
+#[derive(Clone, Debug, Default)]
+pub struct Walked {
+    /// Those that the filter names, oldest first, each with its time of creation.
+    pub keys: Vec<(TimestampMs, ExecutionKey)>,
+    /// The last one that was looked at, if there were any.
+    pub last: Option<(TimestampMs, Uuid)>,
+    /// There are more behind it.
+    pub more: bool,
+}
+
+impl Walked {
+    /// What was found by looking at executions in order, at so many at most: each as its time of
+    /// creation, its key, and whether the filter names it.
+    pub fn from_steps(
+        found: impl IntoIterator<Item = (TimestampMs, ExecutionKey, bool)>,
+        walk: &Walk,
+    ) -> Self {
+        let mut walked = Self::default();
+        for (steps, (at, key, named)) in found.into_iter().enumerate() {
+            if walked.keys.len() == walk.filter.limit {
+                walked.more = true;
+                break;
+            }
+            if named {
+                walked.keys.push((at, key));
+            }
+            walked.last = Some((at, key.id));
+            walked.more = steps + 1 == walk.steps;
+        }
+        walked
+    }
 }
 
 /// What operations decide from. Each sees the changes of those before it in the batch.
@@ -41,6 +75,8 @@ pub struct World {
     pub members: HashMap<MemberScan, Option<Uuid>>,
     /// The answer to each scan.
     pub scans: HashMap<Scan, Scanned>,
+    /// What each walk has come to.
+    pub walks: HashMap<Uuid, Walked>,
     /// The answer to each claim scan, best first.
     pub claimable: HashMap<ClaimScan, Claimable>,
     pub due_timers: Vec<TimerRow>,

@@ -6,6 +6,7 @@ mod explain;
 mod explain_limit;
 mod flow;
 mod limit;
+mod schedule;
 mod step;
 mod stream;
 mod suspension;
@@ -18,6 +19,7 @@ pub use explain::explain;
 pub use explain_limit::{explain_limit, waits_for_limit};
 pub use flow::{flow, flow_graph, flow_page, projected, stored_states};
 pub use limit::{budget, quota};
+pub use schedule::{parse_schedule_cursor, schedule, schedule_page};
 pub use step::steps;
 pub use stream::{frame, stream_end, summary};
 pub use suspension::{

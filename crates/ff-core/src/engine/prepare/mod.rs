@@ -2,6 +2,7 @@
 
 mod flow;
 mod limit;
+mod schedule;
 mod step;
 mod stream;
 pub(crate) mod suspension;
@@ -15,6 +16,8 @@ pub(crate) use limit::{
 pub(crate) use step::{check_step_name, check_step_result};
 pub(crate) use stream::prepare_append;
 pub(crate) use worker::{prepare_register, worker_key, worker_namespace};
+
+pub use schedule::{check_timing, prepare_put_schedule, schedule_key};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,10 +34,8 @@ use crate::limits::{self, Limits};
 use crate::operations::execution::{CreateExecution, PreparedSubmission, Refusal, Submit};
 use crate::policy::{Backoff, DEFAULT_IDEMPOTENCY_TTL_MS, ExecutionPolicy};
 use crate::rows::{Blob, ExecutionRow};
-use crate::state::{
-    AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState, PublicState,
-};
-use crate::types::{ExecutionKey, LaneId, Namespace, TimestampMs};
+use crate::state::LifecyclePhase;
+use crate::types::{ExecutionKey, LaneId, Namespace};
 
 /// Submissions as an operation; an item that breaks a rule keeps its place as a refusal.
 pub fn prepare_submit(
@@ -149,7 +150,7 @@ fn prepare_one(
         kind: shared(&mut common.kind, &item.execution_kind),
         creator: shared(&mut common.creator, &item.creator_identity),
         raw_fields: shared(&mut common.raw_fields, "{}"),
-        ..blank_row(key)
+        ..ExecutionRow::blank(key)
     };
     Ok(PreparedSubmission { row, fresh_id, fingerprint, key_ttl, delay: item.delay, deadline })
 }
@@ -183,50 +184,6 @@ pub fn prepare_create(
         delay_until: args.delay_until,
         deadline_at: args.execution_deadline_at,
     })
-}
-
-/// A row without the texts that every one has.
-fn blank_row(key: ExecutionKey) -> ExecutionRow {
-    let empty: Arc<str> = Arc::default();
-    ExecutionRow {
-        key,
-        flow_id: None,
-        namespace: empty.clone(),
-        lane: empty.clone(),
-        kind: empty.clone(),
-        payload: Blob::Absent,
-        payload_encoding: None,
-        creator: empty.clone(),
-        idempotency_key: None,
-        policy: None,
-        capability_class: empty.clone(),
-        created_at: TimestampMs(0),
-        priority: 0,
-        tags: empty.clone(),
-        attempt_index: 0,
-        phase: LifecyclePhase::Runnable,
-        ownership: OwnershipState::Unowned,
-        eligibility: EligibilityState::EligibleNow,
-        public_state: PublicState::Waiting,
-        attempt_state: AttemptState::PendingFirstAttempt,
-        blocking: BlockingReason::WaitingForWorker,
-        not_before: None,
-        deadline_at: None,
-        started_at: None,
-        terminal_at: None,
-        result: Blob::Absent,
-        failure_reason: None,
-        failure_category: None,
-        cancellation_reason: None,
-        cancelled_by: None,
-        retry_count: 0,
-        reclaim_count: 0,
-        holds_key: false,
-        lease_epoch: 0,
-        version: 0,
-        raw_fields: empty,
-        rewritten: false,
-    }
 }
 
 fn check_scope(namespace: &Namespace, scope: Option<&Namespace>) -> Result<(), EngineError> {

@@ -5,10 +5,10 @@ use super::finish::{AttemptEnding, Ending, finish};
 use crate::contracts::{CancelExecutionArgs, CancelExecutionResult};
 use crate::engine_error::{EngineError, StateKind};
 use crate::operations::Operation;
-use crate::rows::AttemptRow;
+use crate::rows::{AttemptRow, ExecutionRow};
 use crate::state::{AttemptOutcome, PublicState, TerminalOutcome};
 use crate::store::{Change, Needs, World};
-use crate::types::CancelSource;
+use crate::types::{CancelSource, TimestampMs};
 
 #[derive(Debug)]
 pub struct CancelExecution {
@@ -36,32 +36,46 @@ impl Operation for CancelExecution {
             public_state: PublicState::Cancelled,
         };
         let row = world.existing(args.execution_id.key())?;
-        if row.is_finished() {
-            if row.public_state == PublicState::Cancelled {
-                return Ok((reply, change));
-            }
-            let state = row.public_state.as_str();
-            let detail = format!("{} has already ended as {state}", args.execution_id);
-            return Err(EngineError::invalid(detail));
-        }
         let attempt = world.current_attempt(row).filter(|attempt| attempt.is_leased());
-        if let Some(attempt) = attempt.filter(|_| args.source != CancelSource::OperatorOverride) {
+        let fenced = !row.is_finished() && args.source != CancelSource::OperatorOverride;
+        if let Some(attempt) = attempt.filter(|_| fenced) {
             check_fence(args, attempt)?;
         }
-        let ending = Ending {
-            reason: Some(args.reason.as_str().into()),
-            by: Some(args.source.as_str().into()),
-            ..Ending::new(
-                TerminalOutcome::Cancelled,
-                args.now,
-                AttemptEnding::FromOutside(AttemptOutcome::Cancelled),
-            )
-        };
-        finish(world, &mut change, row, ending, |after| {
-            after.set_raw("last_mutation_at", args.now.0.to_string().into());
-        });
+        cancel(world, &mut change, row, &args.reason, args.source.as_str(), args.now)?;
         Ok((reply, change))
     }
+}
+
+/// Ends an execution that has not ended. Says whether anything changed.
+pub(crate) fn cancel(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+    reason: &str,
+    by: &str,
+    at: TimestampMs,
+) -> Result<bool, EngineError> {
+    if row.is_finished() {
+        if row.public_state == PublicState::Cancelled {
+            return Ok(false);
+        }
+        let state = row.public_state.as_str();
+        let detail = format!("{} has already ended as {state}", row.key.execution_id());
+        return Err(EngineError::invalid(detail));
+    }
+    let ending = Ending {
+        reason: Some(reason.into()),
+        by: Some(by.into()),
+        ..Ending::new(
+            TerminalOutcome::Cancelled,
+            at,
+            AttemptEnding::FromOutside(AttemptOutcome::Cancelled),
+        )
+    };
+    finish(world, change, row, ending, |after| {
+        after.set_raw("last_mutation_at", at.0.to_string().into());
+    });
+    Ok(true)
 }
 
 fn check_fence(args: &CancelExecutionArgs, attempt: &AttemptRow) -> Result<(), EngineError> {

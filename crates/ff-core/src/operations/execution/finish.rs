@@ -7,6 +7,7 @@ use serde_json::json;
 use super::transition;
 use crate::contracts::{EventType, WaitEnd};
 use crate::operations::flow::cascade;
+use crate::operations::schedule::wake;
 use crate::operations::suspension::end_waits;
 use crate::rows::{AttemptRow, Blob, EventRow, ExecutionRow, IdempotencyKey, TimerKey, TimerKind};
 use crate::state::{
@@ -70,6 +71,7 @@ pub(crate) fn finish(
         row.phase == LifecyclePhase::Active && attempt.is_some_and(AttemptRow::is_leased);
     disarm_timers(change, row);
     end_waits(world, change, row, ending.wait_end);
+    wake(change, row, world.now);
     if row.holds_key
         && let Some(key) = &row.idempotency_key
     {

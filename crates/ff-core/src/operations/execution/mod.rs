@@ -22,6 +22,7 @@ mod set_tags;
 pub(crate) mod submit;
 
 pub use cancel_execution::CancelExecution;
+pub(crate) use cancel_execution::cancel;
 pub use cancel_held::CancelHeld;
 pub use change_priority::ChangePriority;
 pub(crate) use claim::hold;
@@ -37,6 +38,7 @@ pub use replay_execution::ReplayExecution;
 pub use reschedule::Reschedule;
 pub use revoke_lease::RevokeLease;
 pub use set_tags::SetTags;
+pub(crate) use submit::{Accepted, accept, needs_of};
 pub use submit::{PreparedSubmission, Refusal, Submit};
 
 use crate::contracts::EventType;

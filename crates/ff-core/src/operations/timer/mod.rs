@@ -7,3 +7,4 @@ mod sweep;
 pub use announce::Announce;
 pub use retain::{Retain, Retention};
 pub use sweep::Sweep;
+pub(crate) use sweep::Sweeping;

@@ -10,8 +10,8 @@ use crate::mutants::{self, Mutant};
 use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
-use crate::operations::execution::transition;
-use crate::operations::{Operation, flow, limit, suspension, worker};
+use crate::operations::execution::{Accepted, transition};
+use crate::operations::{Operation, flow, limit, schedule, suspension, worker};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -48,6 +48,9 @@ impl Operation for Sweep {
             if timer.key.kind == TimerKind::Limit {
                 limit::due::more(world, needs, timer);
             }
+            if timer.key.kind == TimerKind::Schedule {
+                schedule::due::more(world, needs, timer);
+            }
         }
         for timer in cascades(world) {
             flow::due::more(world, needs, timer);
@@ -56,14 +59,12 @@ impl Operation for Sweep {
 
     fn decide(&self, world: &World) -> Result<(usize, Change), EngineError> {
         let mut change = Change::default();
-        // One execution is moved once per sweep, however many timers point at it; a timer that
-        // came too late for it stays and is looked at in the next one.
-        let mut moved: HashSet<ExecutionKey> = HashSet::new();
+        let mut sweeping = Sweeping::default();
         let mut limits: HashSet<Uuid> = HashSet::new();
         for timer in cascades(world) {
             flow::due::due(world, &mut change, timer);
         }
-        moved.extend(change.executions.iter().filter_map(moved_key));
+        sweeping.moved.extend(change.executions.iter().filter_map(moved_key));
         for timer in &world.due_timers {
             let entropy = self.entropy ^ timer.key.subject.as_u64_pair().1;
             match timer.key.kind {
@@ -74,19 +75,25 @@ impl Operation for Sweep {
                 | TimerKind::Idempotency
                 | TimerKind::Suspension
                 | TimerKind::Waitpoint => {
-                    look_at_members(world, &mut change, timer, entropy, &mut moved);
+                    look_at_members(world, &mut change, timer, entropy, &mut sweeping.moved);
                 }
                 TimerKind::Worker => {
                     let again = worker::due::due(world, &mut change, timer);
                     look_again(&mut change, timer, again);
                 }
                 TimerKind::Limit if limits.insert(timer.key.subject) => {
-                    limit::due::due(world, &mut change, timer, &mut moved);
+                    limit::due::due(world, &mut change, timer, &mut sweeping.moved);
                 }
                 // This sweep has looked at it already.
                 TimerKind::Limit => change.timers.push(Write::Delete(timer.key)),
                 // They come first, and those that are too many stay for the next sweep.
                 TimerKind::Cascade => {}
+                TimerKind::Schedule | TimerKind::Bulk if !sweeping.first_look(timer) => {}
+                TimerKind::Schedule => {
+                    let again = schedule::due::due(world, &mut change, timer, &mut sweeping);
+                    look_again(&mut change, timer, again);
+                }
+                TimerKind::Bulk => {}
             }
         }
         Ok((world.due_timers.len(), change))
@@ -123,7 +130,27 @@ fn is_due(world: &World, kind: TimerKind, member: TimerMember) -> bool {
         | TimerKind::Idempotency
         | TimerKind::Worker
         | TimerKind::Limit
-        | TimerKind::Cascade => false,
+        | TimerKind::Cascade
+        | TimerKind::Schedule
+        | TimerKind::Bulk => false,
+    }
+}
+
+/// What one sweep has done so far, which the world does not show.
+#[derive(Default)]
+pub(crate) struct Sweeping {
+    /// One execution is moved once per sweep, however many timers point at it; a timer that came
+    /// too late for it stays and is looked at in the next one.
+    pub moved: HashSet<ExecutionKey>,
+    /// What was submitted.
+    pub accepted: Accepted,
+    /// Records that were looked at. A second timer for one stays for the next sweep.
+    subjects: HashSet<Uuid>,
+}
+
+impl Sweeping {
+    fn first_look(&mut self, timer: &TimerRow) -> bool {
+        self.subjects.insert(timer.key.subject)
     }
 }
 
@@ -152,9 +179,14 @@ fn look_at_members(
     rearm(change, timer, &rest);
 }
 
-/// Moves a timer that has no members to its next time, or takes it away.
+/// Moves a timer that has no members to its next time, or takes it away. If what was done meanwhile
+/// asks for a look at this very moment, that stays.
 fn look_again(change: &mut Change, timer: &TimerRow, again: Option<TimestampMs>) {
-    change.timers.push(Write::Delete(timer.key));
+    let same =
+        |write: &Write<TimerRow>| matches!(write, Write::Update(row) if row.key == timer.key);
+    if !change.timers.iter().any(same) {
+        change.timers.push(Write::Delete(timer.key));
+    }
     if let Some(due_at) = again {
         let key = TimerKey { due_at, ..timer.key };
         change.timers.push(Write::Update(TimerRow { key, members: Vec::new() }));
@@ -195,6 +227,7 @@ fn look(
         TimerKind::Worker => None,
         TimerKind::Limit => None,
         TimerKind::Cascade => None,
+        TimerKind::Schedule | TimerKind::Bulk => None,
     }
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     Batch, Bells, Change, ClaimScan, Claimable, Needs, Query, RetentionScan, Rows, Scan, Store,
-    World, Write,
+    Walk, Walked, World, Write,
 };
 use crate::capability;
 use crate::contracts::Durability;
@@ -220,6 +220,9 @@ impl Tables {
                 world.records.load(row.clone());
             }
         }
+        for (walker, walk) in &needs.walks {
+            self.load_walk(world, *walker, walk);
+        }
         for (scan, limit) in &needs.claimable {
             self.load_claimable(world, scan, *limit);
         }
@@ -243,6 +246,20 @@ impl Tables {
         let current = AttemptKey { execution: *key, index: row.attempt_index };
         load(&mut world.attempts, &self.attempts, &current);
         world.executions.load(row.clone());
+    }
+
+    fn load_walk(&self, world: &mut World, walker: Uuid, walk: &Walk) {
+        let filter = &walk.filter;
+        let ahead = |row: &&ExecutionRow| filter.in_window(row) && filter.is_after(row);
+        let mut rows: Vec<_> = self.executions.values().filter(ahead).collect();
+        rows.sort_by_key(|row| (row.created_at, row.key.id));
+        let steps = rows.iter().take(walk.steps);
+        let found = steps.map(|row| (row.created_at, row.key, filter.matches(row)));
+        let walked = Walked::from_steps(found, walk);
+        for (_, key) in &walked.keys {
+            self.load_execution(world, key);
+        }
+        world.walks.insert(walker, walked);
     }
 
     fn load_claimable(&self, world: &mut World, scan: &ClaimScan, limit: usize) {

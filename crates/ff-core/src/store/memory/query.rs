@@ -22,6 +22,10 @@ impl Tables {
                 rows.counts = self.member_counts(flow);
             }
             Query::Flows(list) => rows.flows = self.list_flows(&list),
+            Query::Count(list) => {
+                rows.count =
+                    self.executions.values().filter(|row| list.matches(row)).count() as u64;
+            }
             Query::UnfinishedMembers { flow, limit } => {
                 let open = self.members(flow).filter(|row| {
                     !row.is_finished() && row.blocking != BlockingReason::PausedByFlowCancel
