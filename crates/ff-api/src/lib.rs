@@ -5,8 +5,10 @@
 
 pub mod bytes;
 mod execution;
+mod flow;
 mod lane;
 mod lease;
+mod limit;
 mod problem;
 mod span;
 mod stream;
@@ -20,11 +22,19 @@ pub use execution::{
     ReplayRequest, RescheduleRequest, RevokeLeaseOutcome, RevokeLeaseRequest, StateAnswer,
     SubmitBatchAnswer, SubmitBatchRequest, SubmitOutcome, SubmitRequest,
 };
-pub use lane::{CancelFlowAnswer, CancelFlowRequest, CountsAnswer, LanesAnswer, PauseLaneRequest};
+pub use flow::{
+    CancelFlowAnswer, CancelFlowRequest, ExtendFlowRequest, FlowNodeRequest, ForkFlowRequest,
+    Parent, ParentsAnswer, SubmitFlowRequest, WaitChildrenRequest,
+};
+pub use lane::{CountsAnswer, LanesAnswer, PauseLaneRequest};
 pub use lease::{
     CancelHeldRequest, ClaimAnswer, ClaimRequest, ClaimedExecution, CompleteRequest, DelayAnswer,
     DelayRequest, FailAnswer, FailRequest, FailureClass, LeaseBatchAnswer, LeaseBatchRequest,
     LeaseOperation, LeaseOutcome, ProgressRequest, RenewAnswer, RenewOutcome, RenewRequest,
+};
+pub use limit::{
+    ApproveBudgetRequest, BudgetRequest, BudgetsAnswer, QuotaRequest, QuotasAnswer,
+    ReleaseBudgetAnswer, ReleaseBudgetRequest, ReportUsageRequest, ResetBudgetAnswer,
 };
 pub use problem::Problem;
 pub use span::{Span, SpanError};
@@ -33,8 +43,9 @@ pub use stream::{
     WorkersAnswer,
 };
 pub use suspension::{
-    CreateWaitpointRequest, ObserveSignalsRequest, ResumeRequest, Signal, SignalRequest,
-    SignalsAnswer, SuspendAnswer, SuspendRequest, TokenSignalRequest, WaitpointTokenAnswer,
+    CreateWaitpointRequest, ObserveSignalsRequest, ResumeRequest, RotateWaitpointSecretRequest,
+    Signal, SignalRequest, SignalsAnswer, SuspendAnswer, SuspendRequest, TokenSignalRequest,
+    WaitpointKeysAnswer, WaitpointTokenAnswer,
 };
 pub use system::{Health, Version};
 pub use token::{CreateTokenRequest, CreatedToken, Scope, TokenList, TokenSnapshot};

@@ -1,6 +1,8 @@
 //! Suspending, waitpoints and signals.
 
-use ff_core::contracts::{CreateWaitpointArgs, SignalEffect, SuspendArgs, WaitpointGrant};
+use ff_core::contracts::{
+    CreateWaitpointArgs, SignalEffect, SuspendArgs, WaitpointGrant, WaitpointKeySnapshot,
+};
 use ff_core::types::{SignalId, SuspensionId, TimestampMs, WaitpointId};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -158,4 +160,25 @@ pub struct ResumeRequest {
 pub struct WaitpointTokenAnswer {
     /// Whoever has it may signal the waitpoint.
     pub token: String,
+}
+
+/// Every key that waitpoint tokens have been made with. What they are made from is never told.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct WaitpointKeysAnswer {
+    pub keys: Vec<WaitpointKeySnapshot>,
+}
+
+/// Makes another configured secret the one that tokens are made with.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RotateWaitpointSecretRequest {
+    /// How long tokens of the key before it are still taken; `0s` cuts them off at once. A day if
+    /// it is absent.
+    pub grace: Span,
+}
+
+impl Default for RotateWaitpointSecretRequest {
+    fn default() -> Self {
+        Self { grace: Span::secs(24 * 60 * 60) }
+    }
 }

@@ -12,6 +12,7 @@ mod metrics;
 mod open;
 mod openapi;
 mod pipeline;
+mod poll;
 mod query;
 mod refusal;
 mod replies;

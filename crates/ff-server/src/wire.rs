@@ -15,7 +15,7 @@ use crate::refusal::{Answered, Refusal};
 
 /// What all submissions of one request have in common.
 pub struct Submitter<'r> {
-    namespace: &'r Namespace,
+    namespace: Namespace,
     name: &'r str,
     trace: Vec<(&'static str, String)>,
 }
@@ -27,7 +27,13 @@ const TRACE_STATE: &str = "trace.state";
 impl<'r> Submitter<'r> {
     pub fn new(door: &'r Authorized, headers: &HeaderMap) -> Answered<Self> {
         let name = &door.principal().name;
-        Ok(Self { namespace: door.namespace()?, name, trace: trace(headers) })
+        Ok(Self { namespace: door.namespace()?.clone(), name, trace: trace(headers) })
+    }
+
+    /// For nodes that join a flow: the engine puts them into the flow's own namespace.
+    pub fn joining(door: &'r Authorized, headers: &HeaderMap) -> Self {
+        let namespace = door.namespace().ok().cloned().unwrap_or_default();
+        Self { namespace, name: &door.principal().name, trace: trace(headers) }
     }
 
     /// A submission in the caller's namespace. A key in the body goes before the given one.

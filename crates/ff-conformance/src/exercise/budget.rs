@@ -363,3 +363,34 @@ pub async fn namespaces(f: &Fixture) {
     assert_eq!(seen.dimensions["tokens"].hard, Some(3));
     assert_eq!(standing(f).await.dimensions["tokens"].hard, Some(10));
 }
+
+/// Whoever waits for a budget goes on when it is deleted; declared again, it begins with nothing
+/// used, and what was spent of the one before cannot be taken back from it.
+pub async fn deleted_budgets_let_go(f: &Fixture) {
+    f.backend.put_budget(budget(10, 10)).await.unwrap();
+    let (first, handle) = f.start(charged_item()).await;
+    let second = f.submit(charged_item()).await;
+    assert!(f.try_claim().await.is_none());
+    assert_eq!(f.state(&second).await, PublicState::RateLimited);
+    assert!(matches!(report(f, &handle, 4, None).await, UsageOutcome::Applied));
+    f.backend.delete_budget(&namespace(), &id()).await.unwrap();
+    assert_eq!(code(&f.backend.get_budget(&namespace(), &id()).await), "not_found");
+    assert_eq!(code(&f.backend.delete_budget(&namespace(), &id()).await), "not_found");
+    let args = ReportUsageArgs { budget_id: id(), amounts: tokens(1), dedup_key: None };
+    assert_eq!(code(&f.backend.report_usage(&handle, args).await), "not_found");
+    f.advance(1).await;
+    let claimed = f.claim().await;
+    assert_eq!(claimed.execution_id, second);
+    // While a lease holds something of the old one, and when none does any more.
+    for _ in 0..2 {
+        f.backend.put_budget(budget(100, 10)).await.unwrap();
+        assert_eq!(books(f).await.0, 0);
+        let released = f.backend.release_budget(&namespace(), &id(), &first).await.unwrap();
+        assert_eq!(released, Amounts::new());
+        f.backend.delete_budget(&namespace(), &id()).await.unwrap();
+        let _ = f.backend.complete(&handle, None).await;
+        f.advance(60_001).await;
+    }
+    f.backend.put_budget(budget(100, 10)).await.unwrap();
+    assert_eq!(books(f).await, (0, 0));
+}

@@ -111,12 +111,12 @@ fn budgets_and_quotas() -> Vec<Exercise> {
         quota {
             window_edges, rate_limited_work_says_so, every_ending_gives_back, never_above_the_cap,
             blocked_work_is_in_nobodys_way, waiting_claims_hear_of_room, declared_anew,
-            over_all_lanes, fair_shares, refusals,
+            over_all_lanes, fair_shares, refusals, deleted_quotas_let_go,
         }
         budget {
             never_overspent, settled_and_refunded, reports, periods, refunds_wake,
             suspended_for_approval, pending_is_cancelled, scopes, own_estimates, refusals,
-            namespaces,
+            namespaces, deleted_budgets_let_go,
         }
     }
 }

@@ -274,3 +274,40 @@ pub async fn refusals(f: &Fixture) {
     let missing = f.backend.get_quota(&Namespace::default(), &QuotaId::new("cap")).await;
     assert_eq!(code(&missing), "not_found");
 }
+
+/// Whoever waits for a quota goes on when it is deleted, and leases that hold a permit end as ever.
+pub async fn deleted_quotas_let_go(f: &Fixture) {
+    let key = QuotaKey::Tag("tenant.name".into());
+    f.backend.put_quota(PutQuotaArgs { key, ..concurrency(1) }).await.unwrap();
+    let nobody = Namespace::default();
+    let id = QuotaId::new("cap");
+    let mut held = Vec::new();
+    for name in ["large", "small"] {
+        // More than the sweeper lets go at once.
+        f.backend.submit((0..80).map(|_| tenant(name)).collect()).await.unwrap();
+    }
+    while let Some(claimed) = f.try_claim().await {
+        held.push(claimed);
+    }
+    assert_eq!(held.len(), 2);
+    f.backend.delete_quota(&nobody, &id).await.unwrap();
+    assert_eq!(code(&f.backend.get_quota(&nobody, &id).await), "not_found");
+    assert_eq!(code(&f.backend.delete_quota(&nobody, &id).await), "not_found");
+    for _ in 0..8 {
+        f.advance(2).await;
+    }
+    for _ in 0..158 {
+        held.push(f.claim().await);
+    }
+    for claimed in held.drain(..) {
+        f.backend.complete(&claimed.handle, None).await.unwrap();
+    }
+    // Declared again, it counts from nothing.
+    f.backend.put_quota(concurrency(1)).await.unwrap();
+    assert_eq!(in_use(f, "cap").await, 0);
+    f.submit(item()).await;
+    f.submit(item()).await;
+    f.claim().await;
+    assert!(f.try_claim().await.is_none());
+    assert_eq!(in_use(f, "cap").await, 1);
+}

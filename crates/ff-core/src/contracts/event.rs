@@ -83,6 +83,7 @@ event_types! {
     Approved = "approved";
     BudgetAttached = "budget_attached";
     LimitDeclared = "limit_declared";
+    LimitDeleted = "limit_deleted";
     BudgetBreached = "budget_breached";
     BudgetSoftBreached = "budget_soft_breached";
     BudgetReset = "budget_reset";

@@ -10,6 +10,7 @@ use crate::types::{ExecutionId, FlowId, LaneId, Namespace, TimestampMs};
 
 /// How many of its parents a node needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EdgePolicy {
     /// Every parent completes.
@@ -40,6 +41,7 @@ impl EdgePolicy {
 
 /// What becomes of the other parents once enough have completed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OnSatisfied {
     /// They are cancelled, whatever else depends on them.
@@ -80,6 +82,8 @@ impl FlowNode {
 
 /// "`to` depends on `from`": each end is a node's name or an execution id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
 pub struct FlowEdge {
     pub from: String,
     pub to: String,
@@ -108,6 +112,7 @@ pub struct SubmitFlowArgs {
 
 /// What became of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum SubmitFlowResult {
     Created {
@@ -145,6 +150,7 @@ pub struct ExtendFlowArgs {
 
 /// What became of a holder that asked to wait for the nodes it has added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum WaitChildrenResult {
     /// It was put down, and is handed out again when all of them have ended.
@@ -155,11 +161,13 @@ pub enum WaitChildrenResult {
 
 /// Runs a node and everything that depends on it again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayFlowArgs {
     pub execution_id: ExecutionId,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayFlowResult {
     pub flow_id: FlowId,
     /// The node itself first.
@@ -178,6 +186,7 @@ pub struct ForkFlowArgs {
 
 /// Where a flow stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FlowStatus {
     /// It lives, and no member is running or held up.
@@ -213,6 +222,7 @@ impl FlowStatus {
 
 /// A line in a list of flows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowSummary {
     pub flow_id: FlowId,
     pub namespace: Namespace,
@@ -229,6 +239,7 @@ pub struct FlowSummary {
 
 /// Everything about a flow except its graph.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowSnapshot {
     pub flow_id: FlowId,
     pub namespace: Namespace,
@@ -262,6 +273,7 @@ pub struct ListFlowsArgs {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowPage {
     /// The newest first.
     pub flows: Vec<FlowSummary>,
@@ -279,6 +291,7 @@ pub struct FlowGraphArgs {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowGraph {
     pub nodes: Vec<FlowGraphNode>,
     /// The edges into these nodes, at most 100 of each.
@@ -288,6 +301,7 @@ pub struct FlowGraph {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowGraphNode {
     pub execution_id: ExecutionId,
     pub name: String,
@@ -303,6 +317,7 @@ pub struct FlowGraphNode {
 
 /// What a node waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EdgeGroupSnapshot {
     pub policy: EdgePolicy,
     pub state: EdgeGroupState,
@@ -314,6 +329,7 @@ pub struct EdgeGroupSnapshot {
 
 /// Whether a node's parents have decided about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EdgeGroupState {
     Pending,
@@ -326,6 +342,7 @@ pub enum EdgeGroupState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowGraphEdge {
     pub from: ExecutionId,
     pub to: ExecutionId,
@@ -333,6 +350,7 @@ pub struct FlowGraphEdge {
 
 /// A parent of a node, and what it ended with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ParentResult {
     pub execution_id: ExecutionId,
     pub name: String,

@@ -11,6 +11,7 @@ pub type Amounts = BTreeMap<String, u64>;
 
 /// What a budget applies to besides the executions whose policy names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetScope {
     /// Nothing else: it must be named in `policy.budget_ids`.
@@ -32,6 +33,7 @@ pub enum BudgetScope {
 
 /// What becomes of an execution that its budget has no room for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BreachAction {
     /// It waits until there is room: a reset, a refund or a higher limit.
@@ -45,6 +47,7 @@ pub enum BreachAction {
 
 /// The bounds of one dimension; an absent bound does not limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct DimensionLimits {
     /// What is used and what is reserved never exceed this together.
@@ -55,6 +58,7 @@ pub struct DimensionLimits {
 
 /// Declares a budget, or declares it anew; what has been used stays used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PutBudgetArgs {
     pub namespace: Namespace,
@@ -62,6 +66,7 @@ pub struct PutBudgetArgs {
     pub scope: BudgetScope,
     pub dimensions: BTreeMap<String, DimensionLimits>,
     /// Reserved by every claim, unless the execution's policy has an estimate of its own.
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u64>))]
     pub estimate: Amounts,
     /// What is used goes back to zero so often; absent means never.
     pub reset_period_ms: Option<u64>,
@@ -70,6 +75,7 @@ pub struct PutBudgetArgs {
 
 /// One dimension of a budget as it stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DimensionUsage {
     pub used: u64,
     /// Held for executions that are running.
@@ -79,11 +85,13 @@ pub struct DimensionUsage {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BudgetSnapshot {
     pub namespace: Namespace,
     pub budget_id: BudgetId,
     pub scope: BudgetScope,
     pub dimensions: BTreeMap<String, DimensionUsage>,
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u64>))]
     pub estimate: Amounts,
     pub reset_period_ms: Option<u64>,
     pub next_reset_at: Option<TimestampMs>,
@@ -97,9 +105,11 @@ pub struct BudgetSnapshot {
 
 /// Usage that the holder of an execution reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportUsageArgs {
     pub budget_id: BudgetId,
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u64>))]
     pub amounts: Amounts,
     /// Within one execution and budget a key counts once; a repeat is told so.
     pub dedup_key: Option<String>,
@@ -107,6 +117,7 @@ pub struct ReportUsageArgs {
 
 /// What became of a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum UsageOutcome {
     Applied,
@@ -128,11 +139,13 @@ pub enum UsageOutcome {
 
 /// Lets a suspended execution ask its budget again, with more room if that is granted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveBudgetArgs {
     pub execution_id: ExecutionId,
     /// Added to the hard limits of the budget that it waits for.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, u64>))]
     pub raise: Amounts,
     #[serde(default)]
     pub by: String,
@@ -140,6 +153,7 @@ pub struct ApproveBudgetArgs {
 
 /// What a quota counts apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKey {
     /// Everything that the quota applies to is counted together.
@@ -154,6 +168,7 @@ pub enum QuotaKey {
 
 /// At most `limit` claims within any `window_ms` milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
     pub limit: u32,
@@ -162,6 +177,7 @@ pub struct RateLimit {
 
 /// Declares a quota, or declares it anew. One without any limit does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct PutQuotaArgs {
     /// Only executions of this namespace; empty means of all of them.
@@ -183,6 +199,7 @@ pub struct PutQuotaArgs {
 
 /// One key of a quota as it stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuotaUsage {
     pub key: String,
     /// Leases that hold a permit.
@@ -196,6 +213,7 @@ pub struct QuotaUsage {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QuotaSnapshot {
     #[serde(flatten)]
     pub quota: PutQuotaArgs,

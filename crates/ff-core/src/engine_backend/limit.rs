@@ -15,7 +15,7 @@ use crate::engine::{
 use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::limit::{
-    ApproveBudget, PutBudget, PutQuota, ReleaseBudget, ReportUsage, ResetBudget,
+    ApproveBudget, DeleteLimit, PutBudget, PutQuota, ReleaseBudget, ReportUsage, ResetBudget,
 };
 use crate::rows::{
     ExecutionRow, LimitKey, LimitKind, LimitRow, LimitStateKey, LimitStateRow, LimitWait, Record,
@@ -73,6 +73,12 @@ pub trait LimitOperations: EngineBackend {
             views::budget(limit, state, rows.now)
         });
         Ok(views.collect())
+    }
+
+    /// Forgets a budget: nothing is measured by it any more, and whoever waits for it is let go.
+    async fn delete_budget(&self, namespace: &Namespace, id: &BudgetId) -> Result<(), EngineError> {
+        let limit = self.budget_key(namespace, id)?;
+        self.engine().run(self.scope(), DeleteLimit { kind: LimitKind::Budget, limit }).await
     }
 
     /// Begins the budget's period anew; answers when the next one begins by itself.
@@ -156,6 +162,14 @@ pub trait LimitOperations: EngineBackend {
         let after = after.map(QuotaId::as_str);
         let found = self.limits_of(LimitKind::Quota, namespace, after, limit).await?;
         Ok(found.iter().filter_map(|limit| limit.quota().cloned()).collect())
+    }
+
+    /// Forgets a quota: nothing is measured by it any more, and whoever waits for it is let go.
+    async fn delete_quota(&self, namespace: &Namespace, id: &QuotaId) -> Result<(), EngineError> {
+        let namespace = limit_namespace(self.scope(), namespace)?;
+        let id = limit_id(LimitKind::Quota, namespace.as_str(), id.as_str());
+        let operation = DeleteLimit { kind: LimitKind::Quota, limit: LimitKey { id } };
+        self.engine().run(self.scope(), operation).await
     }
 
     #[doc(hidden)]

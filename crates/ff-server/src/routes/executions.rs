@@ -1,7 +1,5 @@
 //! Submitting and reading executions.
 
-use std::time::Duration;
-
 use axum::http::Method;
 use ff_api::{
     ExecutionResult, HistoryPage, Payload, Scope, Span, SubmitBatchAnswer, SubmitBatchRequest,
@@ -17,6 +15,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use crate::call::{Answer, Call};
+use crate::poll;
 use crate::refusal::{Answered, Refusal};
 use crate::route::{LONGEST_WAIT, MIB, Nothing, Route};
 use crate::wire;
@@ -198,10 +197,6 @@ struct ResultQuery {
     wait: Option<Span>,
 }
 
-/// How often a long poll looks at most: every commit of anybody rings the bell.
-const LOOK: Duration = Duration::from_millis(25);
-const LOOK_ANYWAY: Duration = Duration::from_secs(1);
-
 async fn result(call: Call<ResultQuery, Nothing>) -> Answered<Answer<ExecutionResult>> {
     let id = call.execution_id()?;
     let wait = call.query.wait.unwrap_or_default().0.min(LONGEST_WAIT);
@@ -213,7 +208,7 @@ async fn result(call: Call<ResultQuery, Nothing>) -> Answered<Answer<ExecutionRe
         let snapshot = backend.describe_execution(&id).await?;
         let snapshot = snapshot.ok_or_else(|| Refusal::not_found("execution"))?;
         let finished = snapshot.public_state.is_finished();
-        if finished || Instant::now() >= deadline || call.state.closing.is_cancelled() {
+        if finished || !poll::again(&call.state, &mut bell, deadline).await {
             let stored = if finished { backend.result(&id).await? } else { None };
             let (result, result_base64) = stored.map(|b| bytes::write(&b)).unwrap_or_default();
             return Ok(Answer::json(ExecutionResult {
@@ -226,12 +221,6 @@ async fn result(call: Call<ResultQuery, Nothing>) -> Answered<Answer<ExecutionRe
                 failure_category: snapshot.failure_category,
                 cancellation_reason: snapshot.cancellation_reason,
             }));
-        }
-        let changed = tokio::time::timeout(LOOK_ANYWAY, bell.changed());
-        tokio::select! {
-            () = call.state.closing.cancelled() => {}
-            () = tokio::time::sleep_until(deadline) => {}
-            _ = changed => tokio::time::sleep(LOOK).await,
         }
     }
 }

@@ -7,12 +7,14 @@ mod executions;
 mod flows;
 mod lanes;
 mod leases;
+mod limits;
 mod operate;
 mod steps;
 mod streams;
 mod suspension;
 mod system;
 mod tokens;
+mod waitpoint_keys;
 mod workers;
 
 use crate::route::Route;
@@ -30,6 +32,8 @@ pub fn table() -> Vec<Route> {
     table.extend(approve::routes());
     table.extend(lanes::routes());
     table.extend(flows::routes());
+    table.extend(limits::routes());
+    table.extend(waitpoint_keys::routes());
     table.extend(events::routes());
     table.extend(tokens::routes());
     table.extend(system::routes());

@@ -22,6 +22,9 @@ fn address(route: &Route) -> String {
         .replace("{token}", "ffw1.k1.x.y")
         .replace("{signal_name}", "approve")
         .replace("{worker_instance_id}", "w-1")
+        .replace("{budget_id}", "b")
+        .replace("{quota_id}", "q")
+        .replace("{kid}", "k1")
 }
 
 /// Whether no API token is asked for.

@@ -36,10 +36,18 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
         needs.execution(wait.key.execution);
     }
     needs.record::<LimitStateRow>(&LimitStateKey { id });
-    if let Some(state) = world.record::<LimitStateRow>(&LimitStateKey { id }) {
+    let state = world.record::<LimitStateRow>(&LimitStateKey { id });
+    if let Some(state) = &state {
         needs.record::<LimitRow>(&LimitKey { id: state.limit });
     }
-    if world.record::<LimitRow>(&LimitKey { id }).is_some_and(|limit| limit.quota().is_some()) {
+    let has_keys = match world.record::<LimitRow>(&LimitKey { id }) {
+        Some(limit) => limit.quota().is_some(),
+        // A quota that was deleted, unless this is one of its keys.
+        None => state.is_none_or(|state| {
+            state.limit == id && matches!(state.standing.0, Standing::Quota(_))
+        }),
+    };
+    if has_keys {
         needs.scan(&waiting_keys(id));
     }
 }
@@ -169,7 +177,7 @@ fn again(
     left: u64,
     now: TimestampMs,
 ) -> Option<TimestampMs> {
-    let limit = limit?;
+    let Some(limit) = limit else { return again_without(state, left, now) };
     match (&state.standing.0, limit.budget(), limit.quota()) {
         (Standing::Budget(account), Some(budget), _) if left > 0 => match room {
             0 => account.next_reset(budget.reset_period_ms).map(|at| at.max(now.after_ms(1))),
@@ -196,6 +204,20 @@ fn again(
             (permits.in_use > 0 || idle_at > now).then(|| idle_at.max(now.after_ms(IDLE_MS)))
         }
         _ => None,
+    }
+}
+
+/// When to look again at what is left of a deleted limit: until nobody waits and no lease holds
+/// anything of it.
+fn again_without(state: &LimitStateRow, left: u64, now: TimestampMs) -> Option<TimestampMs> {
+    let held = match &state.standing.0 {
+        Standing::Budget(account) => !account.reserved.is_empty(),
+        Standing::Quota(permits) => permits.in_use > 0,
+    };
+    match (left > 0, held) {
+        (true, _) => Some(now.after_ms(1)),
+        (false, true) => Some(now.after_ms(IDLE_MS)),
+        (false, false) => None,
     }
 }
 

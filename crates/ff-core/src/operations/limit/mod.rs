@@ -4,6 +4,7 @@
 //! whatever ends it. Who has to wait leaves the claim index and is let go by `due`.
 
 mod approve_budget;
+mod delete_limit;
 mod drafts;
 pub(crate) mod due;
 pub(crate) mod gate;
@@ -15,6 +16,7 @@ pub(crate) mod settle;
 mod turns;
 
 pub use approve_budget::ApproveBudget;
+pub use delete_limit::DeleteLimit;
 pub(crate) use gate::estimate;
 pub use put_budget::PutBudget;
 pub use put_quota::PutQuota;

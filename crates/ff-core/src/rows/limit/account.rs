@@ -72,8 +72,11 @@ pub struct Short {
 pub type Dimensions = BTreeMap<String, DimensionLimits>;
 
 impl Account {
+    /// Periods are counted from the time of the first one, so that a budget that was deleted and
+    /// declared again does not take what was spent of the one before for its own.
     pub fn new(now: TimestampMs) -> Self {
-        Self { since: now, ..Self::default() }
+        let period = u64::try_from(now.0).unwrap_or_default();
+        Self { since: now, period, ..Self::default() }
     }
 
     /// Begins the period that `now` falls into, if another was under way.
