@@ -1,4 +1,5 @@
-//! Finds and locks claimable executions, best first, past whatever others have locked.
+//! Finds claimable executions, best first, and locks them, past whatever others have locked. Who has
+//! met nobody else lately does not lock: see `alone.rs`.
 //!
 //! The claim index is sorted by lane, namespace and capabilities before it is sorted by rank (by
 //! numbers that stand for them, because short entries are written and compared faster), so a scan
@@ -29,7 +30,7 @@ use crate::load::{Loader, whole};
 const FROM_THE_FRONT: Duration = Duration::from_millis(100);
 const SHARE: u32 = 20;
 /// However slow one scan was, the next comes by then.
-const FROM_THE_FRONT_AT_LAST: Duration = Duration::from_secs(2);
+const FROM_THE_FRONT_AT_LAST: Duration = Duration::from_secs(10);
 /// How many rows that cannot be read a claim passes over.
 const UNREADABLE: usize = 100;
 
@@ -253,9 +254,12 @@ impl Loader<'_> {
         needs: &Needs,
     ) -> Result<(), StoreError> {
         let column = |of: fn(&Part<'_>) -> String| parts.iter().map(of).collect::<Vec<_>>();
-        let text = match outlined {
-            [] => &self.statements.claim,
-            _ => &self.statements.claim_and_outline,
+        let texts = self.statements;
+        let text = match (outlined.is_empty(), self.locking) {
+            (true, true) => &texts.claim,
+            (false, true) => &texts.claim_and_outline,
+            (true, false) => &texts.find,
+            (false, false) => &texts.find_and_outline,
         };
         let query = sqlx::query(text)
             .bind(column(|part| part.scan.lane.to_string()))
@@ -287,6 +291,9 @@ impl Loader<'_> {
                     let Part { scan, class, .. } = &parts[place as usize - 1];
                     let rows = found.rows.entry((*scan).clone()).or_default();
                     rows.push((row.rank(), row.key));
+                    if let Some(writer) = column.text(1)? {
+                        self.unlocked.find(row.key, writer);
+                    }
                     let first = found.first.entry((scan.lane.clone(), class.clone()));
                     let first = first.or_insert(i64::MAX);
                     *first = (*first).min(row.rank());

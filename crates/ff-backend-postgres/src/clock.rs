@@ -18,15 +18,26 @@ pub(crate) struct DatabaseClock {
     started: Instant,
     /// The database's time when `started` was, in milliseconds.
     origin: AtomicI64,
+    /// When the database was last asked, in milliseconds since `started`.
+    asked: AtomicI64,
+    /// The latest time that was told to anybody.
+    latest: AtomicI64,
 }
+
+/// How long an answer of the database may be used by transactions that do not ask.
+const FRESH_MS: i64 = 1000;
 
 /// Nobody sleeps longer, because a clock may be set meanwhile.
 const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 impl Time {
     pub fn database() -> Self {
-        let origin = AtomicI64::new(TimestampMs::now().0);
-        Self::Database(DatabaseClock { started: Instant::now(), origin })
+        Self::Database(DatabaseClock {
+            started: Instant::now(),
+            origin: AtomicI64::new(TimestampMs::now().0),
+            asked: AtomicI64::new(i64::MIN),
+            latest: AtomicI64::new(i64::MIN),
+        })
     }
 
     pub fn now(&self) -> TimestampMs {
@@ -41,10 +52,28 @@ impl Time {
     pub fn observe(&self, now_ms: i64) -> TimestampMs {
         match self {
             Self::Database(clock) => {
-                clock.origin.store(now_ms - clock.elapsed(), Ordering::Relaxed);
+                let elapsed = clock.elapsed();
+                clock.origin.store(now_ms - elapsed, Ordering::Relaxed);
+                clock.asked.store(elapsed, Ordering::Relaxed);
+                clock.latest.fetch_max(now_ms, Ordering::Relaxed);
                 TimestampMs(now_ms)
             }
             Self::Given(clock) => clock.now(),
+        }
+    }
+
+    /// The database's time without asking, if its last answer is recent. A millisecond may have
+    /// been rounded up, so that much is left out; and nobody is told an earlier time than before.
+    pub fn fresh(&self) -> Option<TimestampMs> {
+        match self {
+            Self::Database(clock) => {
+                let asked = clock.asked.load(Ordering::Relaxed);
+                let fresh = asked.saturating_add(FRESH_MS) > clock.elapsed();
+                let now = clock.now().0 - 1;
+                let latest = clock.latest.fetch_max(now, Ordering::Relaxed);
+                fresh.then_some(TimestampMs(now.max(latest)))
+            }
+            Self::Given(clock) => Some(clock.now()),
         }
     }
 

@@ -37,7 +37,7 @@ pub(crate) fn store_error(error: &sqlx::Error) -> StoreError {
     };
     let code = database.code().unwrap_or_default();
     match &*code {
-        UNIQUE_VIOLATION => StoreError::Conflict(error.to_string()),
+        UNIQUE_VIOLATION | DIVISION_BY_ZERO => StoreError::Conflict(error.to_string()),
         SERIALIZATION_FAILURE | DEADLOCK_DETECTED | LOCK_NOT_AVAILABLE => {
             StoreError::Retry(error.to_string())
         }
@@ -51,6 +51,8 @@ pub(crate) fn store_error(error: &sqlx::Error) -> StoreError {
 }
 
 const UNIQUE_VIOLATION: &str = "23505";
+/// How a statement fails that has not found its rows as they were left.
+const DIVISION_BY_ZERO: &str = "22012";
 const SERIALIZATION_FAILURE: &str = "40001";
 const DEADLOCK_DETECTED: &str = "40P01";
 const LOCK_NOT_AVAILABLE: &str = "55P03";

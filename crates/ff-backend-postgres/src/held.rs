@@ -5,6 +5,8 @@
 //! and decoded again. Others may have changed them since; so a decision that rests on a held row
 //! counts only if the row is written too, by a statement that finds it as it was left. If it does
 //! not, or if nothing is written, the batch is decided again from what is stored.
+//!
+//! What a claim has found without locking it is written in the same way.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,22 +36,33 @@ struct HeldRow {
     writer: Arc<str>,
 }
 
-/// The rows of one transaction that were not read, each with the transaction that wrote it.
+/// The rows of one transaction that it has not locked, each with the transaction that wrote it.
 #[derive(Default)]
-pub(crate) struct Unread(HashMap<ExecutionKey, Arc<str>>);
+pub(crate) struct Unlocked {
+    /// With their attempts, which the same transaction wrote.
+    held: HashMap<ExecutionKey, Arc<str>>,
+    /// Whoever is told that there was nothing for him came too early, so these need not be written.
+    found: HashMap<ExecutionKey, Arc<str>>,
+}
 
 impl Held {
     /// Takes an execution and its current attempt into the world, if they are held. Nobody else
     /// finds them here from then on.
-    pub fn take(&self, key: ExecutionKey, world: &mut World, unread: &mut Unread) -> bool {
+    pub fn take(&self, key: ExecutionKey, world: &mut World, unlocked: &mut Unlocked) -> bool {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).rows.remove(&key);
         let Some(held) = held.filter(|held| is_live(&held.attempt, world.now)) else {
             return false;
         };
         world.attempts.load(held.attempt);
         world.executions.load(held.row);
-        unread.0.insert(key, held.writer);
+        unlocked.held.insert(key, held.writer);
         true
+    }
+
+    /// Whether all of these are here.
+    pub fn has_all<'k>(&self, mut keys: impl Iterator<Item = &'k ExecutionKey>) -> bool {
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.all(|key| rows.rows.contains_key(key))
     }
 
     /// Takes over what a transaction has committed.
@@ -89,18 +102,25 @@ impl Rows {
     }
 }
 
-impl Unread {
+impl Unlocked {
+    pub fn find(&mut self, key: ExecutionKey, writer: &str) {
+        self.found.insert(key, writer.into());
+    }
+
     pub fn writer_of(&self, key: &ExecutionKey) -> Option<&str> {
-        self.0.get(key).map(|writer| &**writer)
+        self.held.get(key).or_else(|| self.found.get(key)).map(|writer| &**writer)
+    }
+
+    pub fn writer_of_attempt(&self, key: &ExecutionKey) -> Option<&str> {
+        self.held.get(key).map(|writer| &**writer)
     }
 
     /// Whether every decision that rests on a held row writes it.
     pub fn is_confirmed_by(&self, change: &Change) -> bool {
-        let written = change
-            .executions
-            .iter()
-            .filter(|write| matches!(write, Write::Update(row) if self.0.contains_key(&row.key)));
-        written.count() == self.0.len()
+        let written = change.executions.iter().filter(
+            |write| matches!(write, Write::Update(row) if self.held.contains_key(&row.key)),
+        );
+        written.count() == self.held.len()
     }
 }
 

@@ -7,6 +7,7 @@
 #![deny(warnings, clippy::all, clippy::dbg_macro, clippy::todo, clippy::unimplemented)]
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
+mod alone;
 mod binding;
 mod claim;
 mod clock;
@@ -49,6 +50,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
 use tokio::sync::{OnceCell, RwLock, watch};
 use uuid::Uuid;
 
+use alone::Turns;
 use claim::Outlines;
 use clock::Time;
 use error::store_error;
@@ -75,6 +77,7 @@ pub(crate) struct PostgresStore {
     writes: Writes,
     outlines: Outlines,
     held: Held,
+    turns: Turns,
     time: Time,
     bells: Arc<Bells>,
     outbox: Arc<Outbox>,
@@ -144,6 +147,7 @@ impl PostgresBackend {
             writes: Writes::default(),
             outlines: Outlines::default(),
             held: Held::default(),
+            turns: Turns::default(),
             time: options.clock.map_or_else(Time::database, Time::Given),
             bells: Arc::default(),
             outbox: Arc::default(),

@@ -3,6 +3,9 @@
 //! Locks are taken in one order everywhere: the sweeper's, flows, executions by key, then the rows
 //! that hang on them. Claims skip what is locked, so they never wait for anybody. Attempts are read
 //! in a statement of their own once their executions are locked: nobody else can move them then.
+//!
+//! The transaction begins with the first thing that must be locked. What is read before, without a
+//! lock, is compared by the statement that writes it.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -18,13 +21,13 @@ use ff_core::store::{Batch, MemberScan, Needs, RetentionScan, Walk, Walked, Worl
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{PgConnection, Postgres};
+use sqlx::{Executor, PgConnection, Postgres};
 use uuid::Uuid;
 
 use crate::claim::Outlines;
 use crate::columns::{Column, LANE, narrow};
 use crate::error::store_error;
-use crate::held::{Held, Unread};
+use crate::held::{Held, Unlocked};
 use crate::query::DIALECT;
 use crate::records::bind;
 use crate::statements::Statements;
@@ -35,7 +38,7 @@ pub(crate) struct Loader<'c> {
     pub statements: &'c Statements,
     pub outlines: &'c Outlines,
     pub held: &'c Held,
-    pub unread: Unread,
+    pub unlocked: Unlocked,
     /// The number that sweepers of this database agree on.
     pub sweep_lock: i64,
     /// The last try met rows that should not be there.
@@ -44,24 +47,44 @@ pub(crate) struct Loader<'c> {
     pub keeps: bool,
     /// Whether rows are locked; not in a transaction that may stay open.
     pub locking: bool,
+    /// Whether there is a transaction yet.
+    pub begun: bool,
 }
 
 pub(crate) type Prepared<'q> = Query<'q, Postgres, PgArguments>;
 
 impl Loader<'_> {
     /// Everything that a batch needs, in as many rounds as it takes.
-    pub async fn load(&mut self, batch: &mut Batch, now: TimestampMs) -> Result<World, StoreError> {
+    pub async fn load(
+        &mut self,
+        batch: &mut Batch,
+        mut asked: Needs,
+        now: TimestampMs,
+    ) -> Result<World, StoreError> {
         let mut world = World::new(now, "postgres");
-        let mut asked = batch.needs();
         self.round(&mut world, &asked).await?;
         while let Some(more) = batch.more(&mut world, &mut asked) {
+            self.begin().await?;
             self.round(&mut world, &more).await?;
         }
         Ok(world)
     }
 
+    /// Begins the transaction, if it has not begun.
+    pub async fn begin(&mut self) -> Result<(), StoreError> {
+        if !self.begun {
+            let begun = self.connection.execute("BEGIN").await;
+            begun.map_err(|error| store_error(&error))?;
+            (self.begun, self.locking) = (true, true);
+        }
+        Ok(())
+    }
+
     async fn round(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         let mut executions = needs.executions.clone();
+        if !has_only_leases(needs) {
+            self.begin().await?;
+        }
         if needs.due_timers > 0 || needs.unannounced > 0 || needs.retention.is_some() {
             // Sweepers of other engines wait for each other, so that nothing is done twice.
             let lock = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(self.sweep_lock);
@@ -102,12 +125,13 @@ impl Loader<'_> {
     ) -> Result<(), StoreError> {
         let unread = |key: &&ExecutionKey| {
             !world.executions.is_loaded(key)
-                && (self.careful || !self.held.take(**key, world, &mut self.unread))
+                && (self.careful || !self.held.take(**key, world, &mut self.unlocked))
         };
         let keys: Vec<&ExecutionKey> = keys.iter().filter(unread).collect();
         if keys.is_empty() {
             return Ok(());
         }
+        self.begin().await?;
         let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
         let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
         let sql = &self.statements.executions;
@@ -364,6 +388,14 @@ impl Loader<'_> {
         let query = query.persistent(self.keeps);
         query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))
     }
+}
+
+/// Whether no rows are needed but those that claims and the ends of leases read.
+pub(crate) fn has_only_leases(needs: &Needs) -> bool {
+    let rows = needs.flows.len() + needs.members.len() + needs.idempotency.len();
+    let records = needs.records.len() + needs.scans.len() + needs.walks.len();
+    let swept = needs.due_timers + needs.unannounced;
+    rows + records + swept == 0 && needs.retention.is_none()
 }
 
 fn timer(cells: &Column<'_>, words: &mut Words) -> Result<TimerRow, StoreError> {

@@ -10,6 +10,9 @@ pub(crate) struct Statements {
     pub claim: String,
     /// The same, and which classes of work some lanes have.
     pub claim_and_outline: String,
+    /// The same two without locks: each execution comes with the transaction that wrote it.
+    pub find: String,
+    pub find_and_outline: String,
     pub unannounced: String,
     pub retired: String,
 }
@@ -48,8 +51,10 @@ impl Default for Statements {
             ),
             flows_locked: format!("{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"),
             flows,
-            claim: claim(false),
-            claim_and_outline: claim(true),
+            claim: claim(true, false),
+            claim_and_outline: claim(true, true),
+            find: claim(false, false),
+            find_and_outline: claim(false, true),
             unannounced: format!(
                 "SELECT {execution} FROM ff_exec_core AS e WHERE {UNANNOUNCED} \
                  LIMIT $1 FOR UPDATE SKIP LOCKED"
@@ -71,26 +76,28 @@ fn class(namespace: &str, capabilities: &str) -> String {
     format!("hashtextextended({capabilities}, hashtextextended({namespace}, 0))")
 }
 
-/// Rows with the same columns: lanes (-1) and locked executions, numbered by the part of the scan
-/// that they belong to, and if so asked classes of work that lanes have (0).
-fn claim(outlined: bool) -> String {
+/// Rows with the same columns: lanes (-1) and executions, numbered by the part of the scan that they
+/// belong to, and if so asked classes of work that lanes have (0).
+fn claim(locked: bool, outlined: bool) -> String {
     let columns = format!("{EXECUTION}, {PAYLOAD}");
     let (nothing, execution) = (of_table("n", &columns), of_table("e", &columns));
     let (line_of, class_of) = (line("e.lane_id"), class("e.namespace", "e.required_capabilities"));
     let classes = if outlined { classes(&nothing) } else { String::new() };
+    let lock = if locked { "FOR UPDATE SKIP LOCKED" } else { "" };
+    let found = if locked { "" } else { ", e.xmin::text AS writer" };
+    let writer = if locked { "NULL" } else { "e.writer" };
     format!(
         "SELECT -1::int8, {}, {nothing} \
          FROM ff_lane AS r LEFT JOIN ff_exec_core AS n ON false WHERE r.lane_id = ANY($6) \
          {classes} UNION ALL \
-         SELECT s.scan, NULL, NULL, NULL, NULL, NULL, NULL, {execution} \
+         SELECT s.scan, {writer}, NULL, NULL, NULL, NULL, NULL, {execution} \
          FROM unnest($1::text[], $2::text[], $3::text[], $4::int8[], $5::int8[]) \
          WITH ORDINALITY AS s(lane, namespace, class, from_rank, many, scan), \
-         LATERAL (SELECT * FROM ff_exec_core AS e WHERE {CLAIMABLE} \
+         LATERAL (SELECT e.*{found} FROM ff_exec_core AS e WHERE {CLAIMABLE} \
            AND {line_of} = {} AND {class_of} = {} \
            AND e.lane_id = s.lane AND e.namespace = s.namespace \
            AND e.required_capabilities = s.class AND {RANK} >= s.from_rank \
-           ORDER BY {RANK}, e.execution_id LIMIT s.many \
-           FOR UPDATE SKIP LOCKED) AS e",
+           ORDER BY {RANK}, e.execution_id LIMIT s.many {lock}) AS e",
         of_table("r", LANE),
         line("s.lane"),
         class("s.namespace", "s.class")

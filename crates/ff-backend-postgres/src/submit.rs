@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use crate::PostgresStore;
 use crate::config::CLOCK;
 use crate::error::store_error;
-use crate::held::Unread;
+use crate::held::Unlocked;
 use crate::load::Loader;
 use crate::write::Writing;
 
@@ -69,18 +69,20 @@ async fn write(
         statements: &store.statements,
         outlines: &store.outlines,
         held: &store.held,
-        unread: Unread::default(),
+        unlocked: Unlocked::default(),
         sweep_lock: identity.sweep_lock,
         careful: true,
         keeps: !store.pooled,
         locking: false,
+        begun: true,
     };
-    let world = loader.load(batch, now).await?;
+    let needs = batch.needs();
+    let world = loader.load(batch, needs, now).await?;
     // No waiting claim is taken along: it must not share the fate of the caller's own work.
     let mut change = batch.decide(world, &Bells::default());
     unannounced(&mut change);
-    let unread = Unread::default();
-    Writing { connection, writes: &store.writes, unread: &unread, keeps: !store.pooled }
+    let unlocked = Unlocked::default();
+    Writing { connection, writes: &store.writes, unlocked: &unlocked, keeps: !store.pooled }
         .write(&change)
         .await?;
     let lanes = change.executions.iter().filter_map(|write| match write {

@@ -37,11 +37,18 @@ impl Shape {
         self.0 |= bits << (3 * part as u32);
     }
 
+    /// The statement is a transaction of its own: it fails if it does not find all rows.
+    pub fn be_alone(&mut self) {
+        self.0 |= ALONE;
+    }
+
     fn get(self, part: Part) -> Option<(bool, bool)> {
         let bits = self.0 >> (3 * part as u32);
         (bits & 1 == 1).then_some((bits & 2 != 0, bits & 4 != 0))
     }
 }
+
+const ALONE: u32 = 1 << 31;
 
 /// The texts that were asked for so far.
 #[derive(Default)]
@@ -111,7 +118,11 @@ fn text(shape: Shape) -> String {
         counts.push(format!("(SELECT count(*) FROM p{place})"));
     }
     match shape.get(Part::Events) {
-        Some(alike) => append(&with, &counts, alike, &mut parameters),
+        Some(alike) => {
+            let alone = shape.0 & ALONE != 0;
+            let answer = if alone { OR_FAIL } else { ANSWER };
+            append(&with, &counts, alike, &mut parameters) + answer
+        }
         None => {
             let counts = counts.join(", ");
             format!("WITH {with} SELECT {counts}, pg_current_xact_id()::xid::text")
@@ -189,6 +200,14 @@ fn update(table: &str, key: &[&str], taken: &[Taken]) -> String {
     format!("UPDATE {table} SET {set} FROM {} WHERE {found}", rows(taken))
 }
 
+/// Where the events are, and the name of the transaction.
+const ANSWER: &str = " SELECT shard, base, pg_current_xact_id()::xid::text FROM place";
+
+/// The same for the one shard that is touched. If there is none the division fails, and with it
+/// everything that the statement wrote.
+const OR_FAIL: &str = " SELECT max(shard), coalesce(max(base), 0) / count(*), \
+    pg_current_xact_id()::xid::text FROM place";
+
 /// The counters of the touched shards go up once the other parts have found their rows, and the
 /// events take the places between. Nothing comes back if a part has missed one.
 fn append(
@@ -213,8 +232,7 @@ fn append(
            UPDATE ff_event_shard AS s SET head = s.head + n.many \
            FROM (SELECT unnest(${shards}::int2[]) AS shard, unnest(${many}::int8[]) AS many) AS n \
            WHERE s.shard = n.shard{complete} RETURNING s.shard, s.head - n.many AS base \
-         ), written AS ({write} JOIN place ON place.shard = {}) \
-         SELECT shard, base, pg_current_xact_id()::xid::text FROM place",
+         ), written AS ({write} JOIN place ON place.shard = {})",
         shard.unwrap_or_default()
     )
 }

@@ -1,33 +1,34 @@
 //! The connections that write: one transaction per batch, owned by the engine's own tasks.
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::EventRow;
 use ff_core::store::cells::Words;
-use ff_core::store::{Batch, Change};
+use ff_core::store::{Batch, Change, Needs};
 use ff_core::types::TimestampMs;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row};
 
-use crate::PostgresStore;
+use crate::alone::Backend;
 use crate::columns::narrow;
 use crate::config::{BEGIN, BEGIN_ALONE};
 use crate::error::store_error;
-use crate::held::Unread;
+use crate::held::Unlocked;
 use crate::load::Loader;
-use crate::write::{Appended, Writing};
+use crate::write::{Appended, Writing, is_together};
+use crate::{Identity, PostgresStore};
 
 /// How long a writer tries to reach a server that is away before callers are told.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// How long it tries to find out what became of a commit whose answer was lost.
-const RESOLVE_PATIENCE: Duration = Duration::from_secs(10);
-const CONNECT_REST: Duration = Duration::from_millis(50);
+pub(crate) const RESOLVE_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_REST: Duration = Duration::from_millis(50);
 /// Longer than any statement may take by the server's own limits.
 const TRANSACTION_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a flush may take.
-const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
-const SILENT: &str = "the server does not answer";
+pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENT: &str = "the server does not answer";
 /// A transaction that lost against another waits about so long before it is run again.
 const REST: Duration = Duration::from_millis(5);
 /// Who waited longer than this for a lock asks for the time again.
@@ -35,21 +36,26 @@ const STALE: Duration = Duration::from_millis(20);
 
 /// A connection that writes, and what it remembers between transactions.
 pub(crate) struct Writer {
-    connection: PgConnection,
+    pub connection: PgConnection,
+    /// What serves the connection, if it is known.
+    pub backend: Option<Backend>,
     words: Words,
     /// It has served before, so the server may have gone since.
     used: bool,
     /// The last transaction met rows that should not be there: the next one looks twice.
     careful: bool,
     /// The answer to a commit did not come.
-    lost: bool,
+    pub lost: bool,
 }
 
-/// A transaction that only has to be committed.
-struct Prepared {
-    change: Change,
-    shards: u16,
-    appended: Appended,
+/// A batch that is decided.
+enum Prepared {
+    /// Nothing is to be kept.
+    Nothing,
+    /// The transaction only has to be committed.
+    Written(Change, Appended),
+    /// There is no transaction yet: one statement is enough.
+    Alone(Change, Unlocked),
 }
 
 impl PostgresStore {
@@ -81,13 +87,44 @@ impl PostgresStore {
     }
 
     async fn attempt(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Change, StoreError> {
-        // Until the commit is sent, a server that does not answer has written nothing.
-        let prepared = self.prepare(writer, batch);
-        let prepared = tokio::time::timeout(TRANSACTION_PATIENCE, prepared).await;
-        let prepared = prepared.map_err(|_| StoreError::Unavailable(SILENT.to_owned()))??;
-        let Some(Prepared { change, shards, appended }) = prepared else {
-            return Ok(Change::default());
+        let identity = self.identity(&mut writer.connection).await?;
+        let needs = batch.needs();
+        let careful = self.pooled || writer.careful;
+        let turn = match !careful && self.touches_known_rows(&needs) {
+            true => self.turns.take(batch.len()).await,
+            false => self.turns.take_beside().await,
         };
+        // Until the commit is sent, a server that does not answer has written nothing.
+        let prepared = self.prepare(writer, batch, needs, identity, turn.is_alone());
+        let prepared = tokio::time::timeout(TRANSACTION_PATIENCE, prepared).await;
+        let prepared = prepared.map_err(|_| StoreError::Unavailable(SILENT.to_owned()));
+        let done = match prepared.flatten() {
+            Ok(Prepared::Nothing) => return Ok(Change::default()),
+            Ok(Prepared::Written(change, appended)) => {
+                self.commit_prepared(writer, change, appended, identity.shards).await
+            }
+            Ok(Prepared::Alone(change, unlocked)) => {
+                self.write_alone(writer, change, &unlocked, identity.shards).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(StoreError::Conflict(_) | StoreError::Retry(_)) = &done {
+            self.turns.met_somebody(&turn);
+        }
+        let (change, written_by) = done?;
+        if let Some(writer) = written_by {
+            self.held.learn(&change, &writer);
+        }
+        Ok(change)
+    }
+
+    async fn commit_prepared(
+        &self,
+        writer: &mut Writer,
+        change: Change,
+        appended: Appended,
+        shards: u16,
+    ) -> Result<(Change, Option<Arc<str>>), StoreError> {
         match self.commit(&mut writer.connection).await {
             Err(StoreError::Unknown(why)) => {
                 let first = appended.places.first().and_then(|(shard, base)| {
@@ -102,56 +139,65 @@ impl PostgresStore {
             }
             outcome => outcome?,
         }
-        if let Some(writer) = appended.writer {
-            self.held.learn(&change, &writer);
-        }
-        Ok(change)
+        Ok((change, appended.writer))
     }
 
-    /// Everything up to the commit; nothing if there is nothing to commit.
+    /// Everything up to the commit.
     async fn prepare(
         &self,
         writer: &mut Writer,
         batch: &mut Batch,
-    ) -> Result<Option<Prepared>, StoreError> {
-        let identity = self.identity(&mut writer.connection).await?;
+        needs: Needs,
+        identity: Identity,
+        alone: bool,
+    ) -> Result<Prepared, StoreError> {
         let begun = Instant::now();
-        let now = self.begin(&mut writer.connection).await?;
+        let fresh = self.time.fresh().filter(|_| alone);
+        let now = match fresh {
+            Some(now) => now,
+            None => self.begin(&mut writer.connection).await?,
+        };
         let mut loader = Loader {
             connection: &mut writer.connection,
             words: &mut writer.words,
             statements: &self.statements,
             outlines: &self.outlines,
             held: &self.held,
-            unread: Unread::default(),
+            unlocked: Unlocked::default(),
             sweep_lock: identity.sweep_lock,
             careful: writer.careful,
             keeps: !self.pooled,
-            locking: true,
+            locking: fresh.is_none(),
+            begun: fresh.is_none(),
         };
-        let mut world = loader.load(batch, now).await?;
-        let unread = loader.unread;
+        let mut world = loader.load(batch, needs, now).await?;
         if begun.elapsed() > STALE {
-            world.now = self.time.observe(ask_time(&mut writer.connection).await?);
+            world.now = self.time.observe(ask_time(loader.connection).await?);
         }
         let change = batch.decide(world, &self.bells);
-        if !unread.is_confirmed_by(&change) {
+        if !loader.unlocked.is_confirmed_by(&change) {
             return Err(StoreError::Conflict("a decision rests on rows not read".to_owned()));
         }
         if is_empty(&change) {
-            // Nothing to keep: the locks are given back without a flush.
-            return self.end(&mut writer.connection, "ROLLBACK").await.map(|()| None);
+            if loader.begun {
+                // Nothing to keep: the locks are given back without a flush.
+                self.end(loader.connection, "ROLLBACK").await?;
+            }
+            return Ok(Prepared::Nothing);
         }
+        let shard_of = |execution, flow| self.shard_of(identity.shards, execution, flow);
+        if !loader.begun && is_together(&change, shard_of) {
+            return Ok(Prepared::Alone(change, loader.unlocked));
+        }
+        loader.begin().await?;
         let mut writing = Writing {
-            connection: &mut writer.connection,
+            connection: loader.connection,
             writes: &self.writes,
-            unread: &unread,
+            unlocked: &loader.unlocked,
             keeps: !self.pooled,
         };
-        let shards = identity.shards;
-        let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
         let appended = writing.write_and_append(&change, shard_of).await?;
-        Ok(Some(Prepared { change, shards, appended }))
+        Ok(Prepared::Written(change, appended))
     }
 
     /// Begins a transaction and reads the clock, in one round trip.
@@ -175,7 +221,11 @@ impl PostgresStore {
         }
     }
 
-    async fn end(&self, connection: &mut PgConnection, how: &str) -> Result<(), StoreError> {
+    pub(crate) async fn end(
+        &self,
+        connection: &mut PgConnection,
+        how: &str,
+    ) -> Result<(), StoreError> {
         connection.execute(how).await.map(|_| ()).map_err(|error| store_error(&error))
     }
 
@@ -256,7 +306,7 @@ impl PostgresStore {
         }
     }
 
-    async fn connect(&self) -> Result<Writer, StoreError> {
+    pub(crate) async fn connect(&self) -> Result<Writer, StoreError> {
         let connecting = tokio::time::timeout(CONNECT_PATIENCE, self.connecting.connect()).await;
         let connection = connecting.map_err(|_| StoreError::Unavailable(SILENT.to_owned()))?;
         let mut connection = connection.map_err(|error| match store_error(&error) {
@@ -267,10 +317,15 @@ impl PostgresStore {
             let set = connection.execute(crate::config::SESSION).await;
             set.map_err(|error| store_error(&error))?;
         }
-        Ok(Writer { connection, words: Words::default(), used: false, careful: false, lost: false })
+        let backend = match self.pooled {
+            true => None,
+            false => Some(Backend::of(&mut connection).await?),
+        };
+        let words = Words::default();
+        Ok(Writer { connection, backend, words, used: false, careful: false, lost: false })
     }
 
-    fn keep(&self, writer: Writer) {
+    pub(crate) fn keep(&self, writer: Writer) {
         if !self.is_closed() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(writer);
         }

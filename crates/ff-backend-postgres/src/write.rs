@@ -20,7 +20,7 @@ use crate::groups::{
     Attempt, AttemptOwn, EventEach, EventHome, EventShared, Key, Moved, MovedOwn, NewEach,
     NewOptions, NewShared, Placed, Rewritten, Timer, Unsure, bytes,
 };
-use crate::held::Unread;
+use crate::held::Unlocked;
 use crate::load::Prepared;
 use crate::sql::{self, Writes};
 use crate::together::{Part, Shape};
@@ -28,7 +28,7 @@ use crate::together::{Part, Shape};
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
     pub writes: &'c Writes,
-    pub unread: &'c Unread,
+    pub unlocked: &'c Unlocked,
     /// Whether the connection may keep prepared statements.
     pub keeps: bool,
 }
@@ -64,6 +64,19 @@ impl Writing<'_> {
         self.write_together(change, None).await?;
         self.write_rest(change).await?;
         self.append(change, &log).await
+    }
+
+    /// Everything in one statement that is a transaction of its own.
+    pub async fn write_alone(
+        &mut self,
+        change: &Change,
+        shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
+    ) -> Result<Appended, StoreError> {
+        let log = Log::of(change, shard_of);
+        let (mut bound, mut shape) = (Bound::default(), Shape::default());
+        shape.be_alone();
+        let counts = self.bind_parts(change, &mut bound, &mut shape);
+        self.append_bound(&log, bound, shape, &counts).await
     }
 
     /// Everything but the events.
@@ -146,10 +159,10 @@ impl Writing<'_> {
             Write::Update(row) => Some(row),
             Write::Insert(_) | Write::Delete(_) => None,
         });
-        let changed = changed.map(|row| Unsure { row, writer: self.unread.writer_of(&row.key) });
+        let changed = changed.map(|row| Unsure { row, writer: self.unlocked.writer_of(&row.key) });
         let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|held| held.row.rewritten);
-        let attempt =
-            |row| Unsure { row, writer: self.unread.writer_of(&AttemptRow::key(row).execution) };
+        let writer = |row| self.unlocked.writer_of_attempt(&AttemptRow::key(row).execution);
+        let attempt = |row| Unsure { row, writer: writer(row) };
         let new: Vec<_> = inserted(&change.attempts).into_iter().map(attempt).collect();
         let tried: Vec<_> = updated(&change.attempts).into_iter().map(attempt).collect();
         let armed = put(&change.timers);
@@ -382,6 +395,23 @@ impl<'c> Log<'c> {
         let placed = change.events.iter().map(place).collect();
         Self { placed, touched }
     }
+}
+
+/// Whether one statement can write all of it.
+pub(crate) fn is_together(
+    change: &Change,
+    shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
+) -> bool {
+    let moved = |write: &Write<ExecutionRow>| matches!(write, Write::Update(_));
+    let mut shards = change.events.iter().map(|event| shard_of(event.execution, event.flow_id).0);
+    let first = shards.next();
+    first.is_some()
+        && shards.all(|shard| Some(shard) == first)
+        && change.log_floor.is_none()
+        && !has_rest(change)
+        && change.executions.iter().all(moved)
+        && deleted(&change.attempts).is_empty()
+        && deleted(&change.timers).is_empty()
 }
 
 /// Whether there is something to write between the executions and their events.

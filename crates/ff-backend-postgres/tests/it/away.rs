@@ -7,6 +7,7 @@ use ff_core::contracts::Submission;
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::EngineError;
 use ff_testkit::postgres::{Cluster, ClusterOptions};
+use sqlx::{Connection, Executor, PgConnection};
 
 use crate::database::{claim_from, options};
 
@@ -61,7 +62,21 @@ async fn a_server_that_may_lose_commits_is_refused() {
     }
 }
 
-/// The commit is kept, and its answer never comes: the engine finds out before it answers.
+/// Ends the engine's connections that wait like this, until there was one.
+async fn cut_off(psql: impl Fn(&str) -> String, waiting: &str) {
+    let end = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE {waiting} AND application_name = 'flowfabric'"
+    );
+    let deadline = Instant::now() + PATIENCE;
+    while psql(&end).trim().is_empty() {
+        assert!(Instant::now() < deadline, "nobody waits: {waiting}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// The commit is kept, and its answer never comes: the engine finds out before it answers, whether
+/// the commit was sent by itself or with the only statement.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_is_looked_up() {
     let cluster = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() });
@@ -70,23 +85,50 @@ async fn a_commit_whose_answer_is_lost_is_looked_up() {
     let psql = |sql: &str| cluster.psql(&url, sql).expect(sql);
     let backend = PostgresBackend::open(options(&url)).await.expect("open");
     backend.submit(vec![Submission::new("lane", "kind")]).await.expect("submit");
+    let claimed = backend.claim_many(claim_from("lane", 1, Duration::ZERO)).await.expect("claim");
 
     // From now on a commit waits for a standby that does not exist, after it was written here.
     psql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     psql("SELECT pg_reload_conf()");
+    let completing = backend.clone();
+    let handle = claimed[0].handle.clone();
+    let completed = tokio::spawn(async move { completing.complete(&handle, None).await });
+    cut_off(psql, "wait_event = 'SyncRep'").await;
+    completed.await.expect("no panic").expect("it was committed");
+    let history = backend.history(&claimed[0].execution_id, 0, 10).await.expect("history");
+    assert_eq!(history.len(), 3, "{history:?}");
+
     let submitting = backend.clone();
     let submitted =
         tokio::spawn(async move { submitting.submit(vec![Submission::new("lane", "kind")]).await });
-    let waiting = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                   WHERE wait_event = 'SyncRep' AND application_name = 'flowfabric'";
-    let deadline = Instant::now() + PATIENCE;
-    while psql(waiting).trim().is_empty() {
-        assert!(Instant::now() < deadline, "no commit waits for the standby");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    cut_off(psql, "wait_event = 'SyncRep'").await;
     let outcomes = submitted.await.expect("no panic").expect("it was committed");
     let id = outcomes[0].execution_id().expect("an id");
     let history = backend.history(id, 0, 10).await.expect("history");
     assert_eq!(history.len(), 1, "{history:?}");
+    backend.close().await;
+}
+
+/// The connection is lost before the statement has done anything: it is done once, by another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_was_cut_off_is_run_again() {
+    let cluster = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() });
+    let cluster = cluster.expect("a private server");
+    let url = cluster.url();
+    let psql = |sql: &str| cluster.psql(&url, sql).expect(sql);
+    let backend = PostgresBackend::open(options(&url)).await.expect("open");
+    backend.submit(vec![Submission::new("lane", "kind")]).await.expect("submit");
+    let claimed = backend.claim_many(claim_from("lane", 1, Duration::ZERO)).await.expect("claim");
+
+    let mut holding = PgConnection::connect(&url).await.expect("connect");
+    holding.execute("BEGIN; SELECT head FROM ff_event_shard FOR UPDATE").await.expect("lock");
+    let completing = backend.clone();
+    let handle = claimed[0].handle.clone();
+    let completed = tokio::spawn(async move { completing.complete(&handle, None).await });
+    cut_off(psql, "wait_event_type = 'Lock'").await;
+    holding.execute("ROLLBACK").await.expect("unlock");
+    completed.await.expect("no panic").expect("it is run again");
+    let history = backend.history(&claimed[0].execution_id, 0, 10).await.expect("history");
+    assert_eq!(history.len(), 3, "{history:?}");
     backend.close().await;
 }
