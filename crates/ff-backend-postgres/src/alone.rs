@@ -1,9 +1,10 @@
 //! Transactions that are one statement.
 //!
-//! A small batch that only ends leases and takes work needs no locks while nobody else is at work on
-//! the same rows: what it has found is compared by the statement that writes it, and if somebody came
-//! between, the statement fails as a whole. That saves the round trips that begin and commit, and a
-//! lock on every row. Whoever meets somebody locks for a while, because then it would happen again.
+//! A small batch that only ends leases and takes work needs no locks while nobody else is at work
+//! on the same rows: what it has found is compared by the statement that writes it, and if somebody
+//! came between, the statement fails as a whole. That saves the round trips that begin and commit,
+//! and a lock on every row. Whoever meets somebody locks for a while, because then it would happen
+//! again.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

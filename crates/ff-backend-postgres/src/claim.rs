@@ -1,5 +1,5 @@
-//! Finds claimable executions, best first, and locks them, past whatever others have locked. Who has
-//! met nobody else lately does not lock: see `alone.rs`.
+//! Finds claimable executions, best first, and locks them, past whatever others have locked. Who
+//! has met nobody else lately does not lock: see `alone.rs`.
 //!
 //! The claim index is sorted by lane, namespace and capabilities before it is sorted by rank (by
 //! numbers that stand for them, because short entries are written and compared faster), so a scan

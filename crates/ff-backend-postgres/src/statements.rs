@@ -76,8 +76,8 @@ fn class(namespace: &str, capabilities: &str) -> String {
     format!("hashtextextended({capabilities}, hashtextextended({namespace}, 0))")
 }
 
-/// Rows with the same columns: lanes (-1) and executions, numbered by the part of the scan that they
-/// belong to, and if so asked classes of work that lanes have (0).
+/// Rows with the same columns: lanes (-1) and executions, numbered by the part of the scan that
+/// they belong to, and if so asked classes of work that lanes have (0).
 fn claim(locked: bool, outlined: bool) -> String {
     let columns = format!("{EXECUTION}, {PAYLOAD}");
     let (nothing, execution) = (of_table("n", &columns), of_table("e", &columns));
