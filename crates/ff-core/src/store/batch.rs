@@ -67,7 +67,11 @@ impl<O: Operation> Work for Pending<O> {
         }
         world.restrict(self.scope.clone());
         // A bug in one operation must not take the others down with it.
-        let decide = AssertUnwindSafe(|| self.operation.decide(world));
+        let decide = AssertUnwindSafe(|| {
+            let (reply, mut change) = self.operation.decide(world)?;
+            settle::settle(world, &mut change);
+            Ok((reply, change))
+        });
         let decided = catch_unwind(decide).unwrap_or_else(|_| {
             let source = format!("{} panicked; nothing was changed", O::NAME).into();
             Err(EngineError::Transport { backend: world.store, source })
@@ -76,8 +80,7 @@ impl<O: Operation> Work for Pending<O> {
             let given = decided.as_ref().is_ok_and(|(reply, _)| O::is_served(reply));
             served.store(given, Ordering::Release);
         }
-        self.decided = Some(decided.map(|(reply, mut change)| {
-            settle::settle(world, &mut change);
+        self.decided = Some(decided.map(|(reply, change)| {
             world.apply(change);
             reply
         }));
