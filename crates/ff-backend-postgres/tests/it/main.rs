@@ -9,6 +9,7 @@ mod engines;
 mod migrations;
 mod model;
 mod records;
+mod secrets;
 mod steps;
 mod subscribers;
 mod transactional;
