@@ -19,6 +19,8 @@ pub const INVALID_INPUT: &str = "invalid_input";
 pub const INVALID_RESULT: &str = "invalid_result";
 /// The category of executions whose kind this worker does not know.
 pub const UNKNOWN_KIND: &str = "unknown_kind";
+/// The category of usage that a budget has no room for.
+pub const BUDGET_EXCEEDED: &str = "budget_exceeded";
 
 /// A failed attempt. Any error becomes one that is retried, through `?`; [`Failure::fatal`] is not.
 ///

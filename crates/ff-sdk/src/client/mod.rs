@@ -14,10 +14,13 @@ pub use start::Start;
 use std::fmt;
 use std::sync::Arc;
 
-use ff_core::contracts::{Event, EventFilter, ExecutionSnapshot, Submission, SubmitOutcome};
+use ff_core::backend::CancelFlowPolicy;
+use ff_core::contracts::{
+    Event, EventFilter, ExecutionSnapshot, FlowSnapshot, Submission, SubmitOutcome,
+};
 use ff_core::engine::StartAt;
 use ff_core::engine_backend::{EngineBackend, Namespaced};
-use ff_core::types::{ExecutionId, Namespace};
+use ff_core::types::{ExecutionId, FlowId, Namespace};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -85,6 +88,16 @@ impl Client {
     /// renewal.
     pub async fn cancel(&self, id: &ExecutionId, reason: &str) -> Result<(), Error> {
         Ok(self.transport.cancel_execution(id, reason).await?)
+    }
+
+    /// Everything about a flow except its graph.
+    pub async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, Error> {
+        Ok(self.transport.describe_flow(id).await?)
+    }
+
+    /// Ends a flow as cancelled, and the members that the policy names.
+    pub async fn cancel_flow(&self, id: &FlowId, policy: CancelFlowPolicy) -> Result<(), Error> {
+        Ok(self.transport.cancel_flow(id, policy).await?)
     }
 
     /// Follows the log. Keep the cursor of the last event to go on after a restart.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use ff_core::contracts::{Submission, SubmitOutcome};
+use ff_core::contracts::{Amounts, Submission, SubmitOutcome};
 use ff_core::types::ExecutionId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,6 +25,8 @@ pub struct Start<O> {
     retry: Option<Retry>,
     timeout: Option<Duration>,
     requires: Vec<String>,
+    budgets: Vec<String>,
+    estimate: Amounts,
     invalid: Option<serde_json::Error>,
     output: PhantomData<fn() -> O>,
 }
@@ -39,8 +41,17 @@ impl<O> Start<O> {
             Ok(bytes) => submission.input_payload = bytes,
             Err(error) => invalid = Some(error),
         }
-        let (retry, timeout, requires) = (task.retry, task.timeout, Vec::new());
-        Self { client, submission, retry, timeout, requires, invalid, output: PhantomData }
+        Self {
+            client,
+            submission,
+            retry: task.retry,
+            timeout: task.timeout,
+            requires: Vec::new(),
+            budgets: Vec::new(),
+            estimate: Amounts::new(),
+            invalid,
+            output: PhantomData,
+        }
     }
 
     /// The lane, if not the task's own.
@@ -108,6 +119,19 @@ impl<O> Start<O> {
         self
     }
 
+    /// Charged to a budget of its namespace, besides those that apply to it anyway. While the budget
+    /// has no room it is not handed out.
+    pub fn budget(mut self, budget: impl Into<String>) -> Self {
+        self.budgets.push(budget.into());
+        self
+    }
+
+    /// What one attempt is expected to use of its budgets, if not as they say themselves.
+    pub fn estimate(mut self, dimension: impl Into<String>, amount: u64) -> Self {
+        self.estimate.insert(dimension.into(), amount);
+        self
+    }
+
     /// What would be submitted, for [`Client::submit`] of many at once.
     pub fn into_submission(mut self) -> Result<Submission, Error> {
         if let Some(source) = self.invalid {
@@ -117,6 +141,10 @@ impl<O> Start<O> {
         if !self.requires.is_empty() {
             let policy = self.submission.policy.get_or_insert_default();
             policy.routing_requirements.required_capabilities.extend(self.requires);
+        }
+        if !self.budgets.is_empty() || !self.estimate.is_empty() {
+            let policy = self.submission.policy.get_or_insert_default();
+            (policy.budget_ids, policy.budget_estimate) = (self.budgets, self.estimate);
         }
         Ok(self.submission)
     }

@@ -1,10 +1,14 @@
 //! What a handler knows about its execution and can do for it.
 
 mod child;
+mod flow;
 mod signal;
 mod step;
 mod stream;
+mod usage;
 mod wait;
+
+pub use flow::Growth;
 
 use std::collections::BTreeMap;
 use std::fmt;

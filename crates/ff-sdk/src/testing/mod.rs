@@ -31,7 +31,7 @@ pub use submitted::Submitted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ff_core::contracts::{ClaimArgs, ClaimedExecution};
+use ff_core::contracts::{ClaimArgs, ClaimedExecution, FlowSnapshot};
 use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::{Clock as _, ManualClock};
 use ff_core::engine_backend::EngineBackend;
@@ -49,6 +49,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Client, Run};
 use crate::ctx::Ctx;
 use crate::error::Error;
+use crate::flow::FlowRun;
 use crate::task::Task;
 use crate::transport::Report;
 use crate::worker::{self, Ending, Leases, Reporting, Setup, Told, Worker};
@@ -107,6 +108,21 @@ impl TestKit {
         self.result(&self.client().start(task, input).await?).await
     }
 
+    /// Runs a whole flow to its end, skipping the time that it waits.
+    pub async fn finish(&self, flow: &FlowRun) -> Result<FlowSnapshot, Error> {
+        for _ in 0..MOST_WAITS {
+            self.run_until_idle().await?;
+            let snapshot = flow.describe().await?;
+            if snapshot.status.is_finished() {
+                return Ok(snapshot);
+            }
+            if !self.skip().await? {
+                break;
+            }
+        }
+        Err(Error::config(format!("flow {} does not end by itself", flow.id().0)))
+    }
+
     /// The result of an execution, skipping the time that it waits. An execution that waits for
     /// something else than time is an error that says for what.
     pub async fn result<O: DeserializeOwned>(&self, run: &Run<O>) -> Result<O, Error> {
@@ -115,9 +131,8 @@ impl TestKit {
             if run.describe().await?.public_state.is_finished() {
                 return run.result().await;
             }
-            match self.next_due().await? {
-                Some(due) => self.move_to(due).await?,
-                None => break,
+            if !self.skip().await? {
+                break;
             }
         }
         let why = self.backend.explain(run.id()).await?;
@@ -149,7 +164,11 @@ impl TestKit {
                 running.spawn(attempt(self.setup.clone(), claimed));
             }
             if running.is_empty() {
-                return Ok(());
+                // Some things are left to the timers even if they are due at once.
+                match self.backend.engine().sweep().await? {
+                    0 => return Ok(()),
+                    _ => continue,
+                }
             }
             tokio::select! {
                 Some(ended) = running.join_next() => self.tell(ended).await?,
@@ -186,6 +205,15 @@ impl TestKit {
             reporting.progress().await;
         }
         Ok(())
+    }
+
+    /// Moves on to when something happens by itself; false if nothing ever does.
+    async fn skip(&self) -> Result<bool, Error> {
+        let due = self.next_due().await?;
+        if let Some(due) = due {
+            self.move_to(due).await?;
+        }
+        Ok(due.is_some())
     }
 
     /// When something happens by itself next.

@@ -4,7 +4,7 @@ use ff_core::contracts::{ListExecutionsArgs, ListOrder};
 use ff_core::engine_backend::EngineBackend as _;
 use ff_core::limits;
 use ff_core::state::PublicState;
-use ff_core::types::ExecutionId;
+use ff_core::types::{ExecutionId, FlowId};
 use serde::Serialize;
 
 use super::TestKit;
@@ -20,6 +20,8 @@ pub struct Submitted {
     /// The input, if it is JSON.
     pub input: serde_json::Value,
     pub state: PublicState,
+    /// The flow that it is a node of.
+    pub flow: Option<FlowId>,
 }
 
 impl TestKit {
@@ -43,6 +45,7 @@ impl TestKit {
                     kind: one.execution_kind,
                     input: serde_json::from_slice(&payload).unwrap_or_default(),
                     state: one.public_state,
+                    flow: one.flow_id,
                 });
             }
             cursor = page.next_cursor;

@@ -7,20 +7,23 @@ use std::task::Poll;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ff_core::backend::Handle;
+use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs,
-    DeliverSignalArgs, Event, EventFilter, ExecutionSnapshot, ListWaitpointsArgs, PendingWaitpoint,
-    ReadStreamArgs, RecordStepOutcome, RenewOutcome, SignalOutcome, SleepOutcome, StreamPage,
-    Submission, SubmitOutcome, SuspendArgs, SuspendOutcome, WaitpointSnapshot,
+    DeliverSignalArgs, Event, EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot,
+    ListWaitpointsArgs, ParentResult, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
+    RenewOutcome, ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission,
+    SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome,
+    WaitChildrenResult, WaitpointSnapshot,
 };
 use ff_core::engine::{StartAt, Subscription};
 use ff_core::engine_backend::{
-    EngineBackend, StepOperations, StreamOperations, SuspensionOperations,
+    EngineBackend, FlowOperations, LimitOperations, StepOperations, StreamOperations,
+    SuspensionOperations,
 };
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
-use ff_core::types::{CancelSource, ExecutionId, TimestampMs};
+use ff_core::types::{CancelSource, ExecutionId, FlowId, TimestampMs};
 use tokio::time::Instant;
 
 use super::{EventStream, Report, Transport, Verdict};
@@ -35,6 +38,31 @@ pub struct Embedded(Arc<dyn EngineBackend>);
 impl Embedded {
     pub fn new(backend: Arc<dyn EngineBackend>) -> Self {
         Self(backend)
+    }
+
+    /// Looks again with every bell until there is an answer or the time is up.
+    async fn look_until<T, W>(
+        &self,
+        wait: Duration,
+        look: impl Fn() -> W + Send,
+    ) -> Result<Option<T>, EngineError>
+    where
+        W: Future<Output = Result<Option<T>, EngineError>> + Send,
+    {
+        let until = Instant::now() + wait;
+        let mut bell = self.0.engine().store().listen().events();
+        loop {
+            bell.borrow_and_update();
+            if let Some(found) = look().await? {
+                return Ok(Some(found));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let _ = tokio::time::timeout(left.min(LOOK_ANYWAY), bell.changed()).await;
+            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+        }
     }
 
     async fn report_one(&self, report: &Report) -> Result<(), EngineError> {
@@ -140,6 +168,55 @@ impl Transport for Embedded {
         self.0.deliver_signal(args).await
     }
 
+    async fn submit_flow(&self, args: SubmitFlowArgs) -> Result<SubmitFlowResult, EngineError> {
+        self.0.submit_flow(args).await
+    }
+
+    async fn extend_flow(
+        &self,
+        handle: &Handle,
+        args: ExtendFlowArgs,
+    ) -> Result<SubmitFlowResult, EngineError> {
+        self.0.extend_flow(handle, args).await
+    }
+
+    async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError> {
+        self.0.wait_children(handle).await
+    }
+
+    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
+        self.0.parent_results(id).await
+    }
+
+    async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {
+        self.0.describe_flow(id).await
+    }
+
+    async fn wait_flow(
+        &self,
+        id: &FlowId,
+        wait: Duration,
+    ) -> Result<Option<FlowSnapshot>, EngineError> {
+        self.look_until(wait, || async {
+            let flow = self.0.describe_flow(id).await?;
+            let flow = flow.ok_or(EngineError::NotFound { entity: "flow" })?;
+            Ok(Some(flow).filter(|flow| flow.status.is_finished()))
+        })
+        .await
+    }
+
+    async fn cancel_flow(&self, id: &FlowId, policy: CancelFlowPolicy) -> Result<(), EngineError> {
+        self.0.cancel_flow(id, policy, CancelFlowWait::NoWait).await.map(drop)
+    }
+
+    async fn report_usage(
+        &self,
+        handle: &Handle,
+        args: ReportUsageArgs,
+    ) -> Result<UsageOutcome, EngineError> {
+        self.0.report_usage(handle, args).await
+    }
+
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {
         let args = CancelExecutionArgs {
             execution_id: id.clone(),
@@ -166,22 +243,12 @@ impl Transport for Embedded {
         id: &ExecutionId,
         wait: Duration,
     ) -> Result<Option<ExecutionSnapshot>, EngineError> {
-        let until = Instant::now() + wait;
-        let mut bell = self.0.engine().store().listen().events();
-        loop {
-            bell.borrow_and_update();
+        self.look_until(wait, || async {
             let snapshot = self.0.describe_execution(id).await?;
             let snapshot = snapshot.ok_or(EngineError::NotFound { entity: "execution" })?;
-            if snapshot.public_state.is_finished() {
-                return Ok(Some(snapshot));
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let _ = tokio::time::timeout(left.min(LOOK_ANYWAY), bell.changed()).await;
-            tokio::time::sleep(left.min(LOOK_AGAIN)).await;
-        }
+            Ok(Some(snapshot).filter(|snapshot| snapshot.public_state.is_finished()))
+        })
+        .await
     }
 
     async fn events(

@@ -12,16 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ff_core::backend::Handle;
+use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, Event,
-    EventFilter, ExecutionSnapshot, FailArgs, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
-    RenewOutcome, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitOutcome, SuspendArgs,
-    SuspendOutcome, WaitpointSnapshot,
+    EventFilter, ExecutionSnapshot, ExtendFlowArgs, FailArgs, FlowSnapshot, ParentResult,
+    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RenewOutcome, ReportUsageArgs,
+    SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult,
+    SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
+    WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
-use ff_core::types::ExecutionId;
+use ff_core::types::{ExecutionId, FlowId};
 
 /// One way to an engine. Every method is one message and may be repeated after an error that is
 /// retryable.
@@ -90,6 +92,36 @@ pub trait Transport: Send + Sync + 'static {
     ) -> Result<Vec<WaitpointSnapshot>, EngineError>;
 
     async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError>;
+
+    async fn submit_flow(&self, args: SubmitFlowArgs) -> Result<SubmitFlowResult, EngineError>;
+
+    /// A holder adds to its own flow.
+    async fn extend_flow(
+        &self,
+        handle: &Handle,
+        args: ExtendFlowArgs,
+    ) -> Result<SubmitFlowResult, EngineError>;
+
+    async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError>;
+
+    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError>;
+
+    async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError>;
+
+    /// Waits for the end of a flow; `None` if it has not come in that time.
+    async fn wait_flow(
+        &self,
+        id: &FlowId,
+        wait: Duration,
+    ) -> Result<Option<FlowSnapshot>, EngineError>;
+
+    async fn cancel_flow(&self, id: &FlowId, policy: CancelFlowPolicy) -> Result<(), EngineError>;
+
+    async fn report_usage(
+        &self,
+        handle: &Handle,
+        args: ReportUsageArgs,
+    ) -> Result<UsageOutcome, EngineError>;
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError>;
 

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
-use ff_core::backend::Handle;
+use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
-    EventFilter, EventType, ExecutionSnapshot, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
-    RenewOutcome, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitOutcome, SuspendArgs,
-    SuspendOutcome, WaitpointSnapshot,
+    EventFilter, EventType, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentResult,
+    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RenewOutcome, ReportUsageArgs,
+    SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult,
+    SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
+    WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine::clock::ManualClock;
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::EngineError;
-use ff_core::types::{ExecutionId, Namespace};
+use ff_core::types::{ExecutionId, FlowId, Namespace};
 use ff_sdk::transport::{Embedded, EventStream, Report, Transport};
 use ff_sdk::{Client, Worker};
 use tokio::sync::{oneshot, watch};
@@ -247,6 +249,50 @@ impl Transport for Spy {
 
     async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
         self.engine.deliver_signal(args).await
+    }
+
+    async fn submit_flow(&self, args: SubmitFlowArgs) -> Result<SubmitFlowResult, EngineError> {
+        self.engine.submit_flow(args).await
+    }
+
+    async fn extend_flow(
+        &self,
+        handle: &Handle,
+        args: ExtendFlowArgs,
+    ) -> Result<SubmitFlowResult, EngineError> {
+        self.engine.extend_flow(handle, args).await
+    }
+
+    async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError> {
+        self.engine.wait_children(handle).await
+    }
+
+    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
+        self.engine.parent_results(id).await
+    }
+
+    async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {
+        self.engine.describe_flow(id).await
+    }
+
+    async fn wait_flow(
+        &self,
+        id: &FlowId,
+        wait: Duration,
+    ) -> Result<Option<FlowSnapshot>, EngineError> {
+        self.engine.wait_flow(id, wait).await
+    }
+
+    async fn cancel_flow(&self, id: &FlowId, policy: CancelFlowPolicy) -> Result<(), EngineError> {
+        self.engine.cancel_flow(id, policy).await
+    }
+
+    async fn report_usage(
+        &self,
+        handle: &Handle,
+        args: ReportUsageArgs,
+    ) -> Result<UsageOutcome, EngineError> {
+        self.engine.report_usage(handle, args).await
     }
 
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {

@@ -4,6 +4,7 @@ mod bed;
 mod client;
 mod drain;
 mod faults;
+mod flows;
 mod handlers;
 mod http;
 mod leases;

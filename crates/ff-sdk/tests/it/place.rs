@@ -120,3 +120,24 @@ async fn engine() -> (Arc<SqliteBackend>, Arc<ManualClock>, tempfile::TempDir) {
     options.engine.waitpoint_secrets = WaitpointSecrets::new([secret]).unwrap();
     (SqliteBackend::open(options).await.unwrap(), clock, folder)
 }
+
+/// One test for each way out of every body.
+macro_rules! both_ways {
+    ($($body:ident),+ $(,)?) => {
+        mod embedded {
+            $(#[tokio::test]
+            async fn $body() {
+                super::$body($crate::place::Place::embedded().await).await;
+            })+
+        }
+
+        mod through_a_server {
+            $(#[tokio::test]
+            async fn $body() {
+                super::$body($crate::place::Place::through_a_server().await).await;
+            })+
+        }
+    };
+}
+
+pub(crate) use both_ways;

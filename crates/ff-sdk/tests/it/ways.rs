@@ -16,7 +16,7 @@ use ff_sdk::{Ctx, Failure, Input, Outcome, Retry, State, Task};
 use tokio::sync::mpsc;
 
 use crate::bed::Running;
-use crate::place::Place;
+use crate::place::{Place, both_ways};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const ORDER: Task<u32, String> = Task::new("order").retry(Retry::fixed(Duration::ZERO).max(5));
@@ -28,25 +28,6 @@ const CHILD: Task<u32, u32> = Task::new("child");
 const LONG: Task<(), ()> = Task::new("long");
 
 type Count = Arc<AtomicUsize>;
-
-/// One test for each way.
-macro_rules! both_ways {
-    ($($body:ident),+ $(,)?) => {
-        mod embedded {
-            $(#[tokio::test]
-            async fn $body() {
-                super::$body(super::Place::embedded().await).await;
-            })+
-        }
-
-        mod through_a_server {
-            $(#[tokio::test]
-            async fn $body() {
-                super::$body(super::Place::through_a_server().await).await;
-            })+
-        }
-    };
-}
 
 both_ways!(
     a_step_is_done_once,

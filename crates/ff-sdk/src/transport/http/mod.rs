@@ -10,22 +10,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ff_api::{
-    AppendFramesRequest, CancelRequest, ClaimAnswer, CreateWaitpointRequest, ExecutionResult,
-    LeaseBatchAnswer, LeaseBatchRequest, LeaseOperation, LeaseOutcome, ProgressRequest,
-    RecordStepRequest, RenewAnswer, RenewRequest, SleepStepRequest, Span, SubmitBatchAnswer,
-    SubmitBatchRequest, SuspendRequest, TokenSignalRequest, bytes,
+    AppendFramesRequest, CancelFlowRequest, CancelRequest, ClaimAnswer, CreateWaitpointRequest,
+    ExecutionResult, ExtendFlowRequest, LeaseBatchAnswer, LeaseBatchRequest, LeaseOperation,
+    LeaseOutcome, ParentsAnswer, ProgressRequest, RecordStepRequest, RenewAnswer, RenewRequest,
+    ReportUsageRequest, SleepStepRequest, Span, SubmitBatchAnswer, SubmitBatchRequest,
+    SuspendRequest, TokenSignalRequest, WaitChildrenRequest, bytes,
 };
-use ff_core::backend::Handle;
+use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
-    EventFilter, ExecutionSnapshot, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
-    RenewOutcome, SignalOutcome, SignalTarget, SleepOutcome, StreamPage, Submission, SubmitOutcome,
-    SuspendArgs, SuspendOutcome, WaitpointPage, WaitpointSnapshot,
+    EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentResult, PendingWaitpoint,
+    ReadStreamArgs, RecordStepOutcome, RenewOutcome, ReportUsageArgs, SignalOutcome, SignalTarget,
+    SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult, SubmitOutcome,
+    SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult, WaitpointPage,
+    WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
-use ff_core::types::{ExecutionId, Namespace};
+use ff_core::types::{ExecutionId, FlowId, Namespace};
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -164,6 +167,19 @@ fn client() -> Result<reqwest::Client, Error> {
 fn at(id: &ExecutionId) -> String {
     let key = id.key();
     format!("/v1/executions/{}:{}", key.partition, key.id.hyphenated())
+}
+
+fn at_flow(id: &FlowId) -> String {
+    format!("/v1/flows/{}", id.0.hyphenated())
+}
+
+/// What is not there is no error to whoever asks whether it is.
+fn found<A>(answer: Result<A, EngineError>) -> Result<Option<A>, EngineError> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(EngineError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 async fn answer<A: DeserializeOwned>(request: reqwest::RequestBuilder) -> Result<A, EngineError> {
@@ -323,6 +339,63 @@ impl Transport for Http {
         }
     }
 
+    async fn submit_flow(&self, args: SubmitFlowArgs) -> Result<SubmitFlowResult, EngineError> {
+        let body = wire::flow(args, self.options.namespace.as_ref())?;
+        self.post("/v1/flows", &body, Duration::ZERO).await
+    }
+
+    async fn extend_flow(
+        &self,
+        handle: &Handle,
+        args: ExtendFlowArgs,
+    ) -> Result<SubmitFlowResult, EngineError> {
+        let nodes = wire::nodes(args.nodes, self.options.namespace.as_ref())?;
+        let body = ExtendFlowRequest { handle: handle.encode(), nodes, edges: args.edges };
+        self.post("/v1/leases/extend-flow", &body, Duration::ZERO).await
+    }
+
+    async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError> {
+        let body = WaitChildrenRequest { handle: handle.encode() };
+        self.post("/v1/leases/wait-children", &body, Duration::ZERO).await
+    }
+
+    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
+        let path = format!("{}/parents", at(id));
+        let answer: ParentsAnswer = self.get(&path, &[], Duration::ZERO).await?;
+        answer.parents.into_iter().map(wire::parent).collect()
+    }
+
+    async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {
+        found(self.get(&at_flow(id), &[], Duration::ZERO).await)
+    }
+
+    async fn wait_flow(
+        &self,
+        id: &FlowId,
+        wait: Duration,
+    ) -> Result<Option<FlowSnapshot>, EngineError> {
+        let query = [("wait", Span(wait).to_string())];
+        let flow: FlowSnapshot = self.get(&at_flow(id), &query, wait).await?;
+        Ok(Some(flow).filter(|flow| flow.status.is_finished()))
+    }
+
+    async fn cancel_flow(&self, id: &FlowId, policy: CancelFlowPolicy) -> Result<(), EngineError> {
+        let body = CancelFlowRequest { policy, wait: None };
+        let path = format!("{}/cancel", at_flow(id));
+        self.post::<IgnoredAny>(&path, &body, Duration::ZERO).await.map(drop)
+    }
+
+    async fn report_usage(
+        &self,
+        handle: &Handle,
+        args: ReportUsageArgs,
+    ) -> Result<UsageOutcome, EngineError> {
+        let ReportUsageArgs { budget_id, amounts, dedup_key } = args;
+        let handle = handle.encode();
+        let body = ReportUsageRequest { handle, budget_id, amounts, dedup_key };
+        self.post("/v1/leases/usage", &body, Duration::ZERO).await
+    }
+
     async fn cancel_execution(&self, id: &ExecutionId, reason: &str) -> Result<(), EngineError> {
         let body = CancelRequest { reason: reason.to_owned() };
         let path = format!("{}/cancel", at(id));
@@ -330,11 +403,7 @@ impl Transport for Http {
     }
 
     async fn describe(&self, id: &ExecutionId) -> Result<Option<ExecutionSnapshot>, EngineError> {
-        match self.get(&at(id), &[], Duration::ZERO).await {
-            Ok(snapshot) => Ok(Some(snapshot)),
-            Err(EngineError::NotFound { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        found(self.get(&at(id), &[], Duration::ZERO).await)
     }
 
     async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {

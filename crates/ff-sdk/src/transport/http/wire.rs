@@ -2,14 +2,15 @@
 
 use ff_api::{
     ClaimRequest, ClaimedExecution as WireClaimed, CompleteRequest, DelayRequest, FailRequest,
-    FailureClass as WireClass, LeaseOperation, RenewOutcome as WireRenewed, Signal, SignalRequest,
-    Span, SubmitOutcome as WireSubmitted, SubmitRequest, SuspendAnswer, bytes,
+    FailureClass as WireClass, FlowNodeRequest, LeaseOperation, Parent,
+    RenewOutcome as WireRenewed, Signal, SignalRequest, Span, SubmitFlowRequest,
+    SubmitOutcome as WireSubmitted, SubmitRequest, SuspendAnswer, bytes,
 };
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    ClaimArgs, ClaimedExecution, DeliverSignalArgs, FailureClass, IdempotencyScope, ReadStreamArgs,
-    RenewOutcome, ResumeSignal, SignalTarget, Submission, SubmitOutcome, SuspendOutcome,
-    SuspensionDetails, Visibility,
+    ClaimArgs, ClaimedExecution, DeliverSignalArgs, FailureClass, FlowNode, IdempotencyScope,
+    ParentResult, ReadStreamArgs, RenewOutcome, ResumeSignal, SignalTarget, Submission,
+    SubmitFlowArgs, SubmitOutcome, SuspendOutcome, SuspensionDetails, Visibility,
 };
 use ff_core::engine_error::EngineError;
 use ff_core::types::{LeaseEpoch, Namespace};
@@ -56,6 +57,38 @@ pub(super) fn submission(
         delay: item.delay.map(Span),
         deadline: item.deadline.map(Span),
     })
+}
+
+pub(super) fn flow(
+    args: SubmitFlowArgs,
+    namespace: Option<&Namespace>,
+) -> Result<SubmitFlowRequest, EngineError> {
+    Ok(SubmitFlowRequest {
+        flow_id: args.flow_id,
+        flow_kind: args.flow_kind,
+        idempotency_key: args.idempotency_key,
+        tags: args.tags,
+        nodes: nodes(args.nodes, namespace)?,
+        edges: args.edges,
+    })
+}
+
+pub(super) fn nodes(
+    nodes: Vec<FlowNode>,
+    namespace: Option<&Namespace>,
+) -> Result<Vec<FlowNodeRequest>, EngineError> {
+    let node = |node: FlowNode| {
+        let work = submission(node.work, namespace)?;
+        let (policy, merge_results) = (node.policy, node.merge_results);
+        Ok(FlowNodeRequest { name: node.name, work, policy, merge_results })
+    };
+    nodes.into_iter().map(node).collect()
+}
+
+pub(super) fn parent(parent: Parent) -> Result<ParentResult, EngineError> {
+    let result = parent.bytes().map_err(|error| problem::unreadable(&error))?;
+    let Parent { execution_id, name, public_state, .. } = parent;
+    Ok(ParentResult { execution_id, name, public_state, result })
 }
 
 pub(super) fn submit_outcome(outcome: WireSubmitted) -> SubmitOutcome {
