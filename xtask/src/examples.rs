@@ -8,19 +8,26 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("checkout", "charge-1 and parcel-7 after 3 attempts, charged once"),
     ("approval", "\"On leases\" is published, says Ada"),
     ("agent", "The answer after 3 thoughts: forty-two."),
+    ("fanout", "quick and sure say 42"),
+    ("transaction", "One order, one letter: Thank you."),
 ];
 
-pub fn check() -> Result<(), String> {
+/// Runs them all; those that need a PostgreSQL are told of one.
+pub fn check(postgres: Option<&str>) -> Result<(), String> {
     for (name, last) in EXAMPLES {
-        check_one(name, last).map_err(|error| format!("example {name}: {error}"))?;
+        check_one(name, last, postgres).map_err(|error| format!("example {name}: {error}"))?;
         eprintln!("   {name}: {last}");
     }
     Ok(())
 }
 
-fn check_one(name: &str, last: &str) -> Result<(), String> {
-    let args = ["run", "--quiet", "--package", "flowfabric", "--example", name];
-    let output = cargo().args(args).output().map_err(|error| error.to_string())?;
+fn check_one(name: &str, last: &str, postgres: Option<&str>) -> Result<(), String> {
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "flowfabric", "--example", name]);
+    if let Some(url) = postgres {
+        command.env("DATABASE_URL", url);
+    }
+    let output = command.output().map_err(|error| error.to_string())?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);

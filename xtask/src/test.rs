@@ -27,7 +27,7 @@ const STEPS: [Step; 8] = [
     }),
     ("tidy", |_| tidy::run(&[])),
     ("quickstart", |_| quickstart::check()),
-    ("examples", |_| examples::check()),
+    ("examples", |servers| examples::check(servers.postgres.as_ref().map(|s| &*s.url))),
 ];
 
 impl Servers {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod http;
 mod measure;
 mod postgres;
 mod postgres_floor;
@@ -22,7 +23,8 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "ff-bench sqlite|postgres [--quick] [--check] [--only PART] [--json PATH]";
 
 /// The parts of a run in their order, for whoever works on one of them.
-const PARTS: [&str; 8] = ["submit", "batches", "sixteen", "drain", "sdk", "end", "idle", "backlog"];
+const PARTS: [&str; 9] =
+    ["submit", "batches", "sixteen", "drain", "sdk", "http", "end", "idle", "backlog"];
 
 /// The parts that were asked for.
 fn parts(only: Option<&str>) -> impl Iterator<Item = &'static str> {

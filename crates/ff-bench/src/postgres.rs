@@ -147,8 +147,8 @@ impl Run {
             "batches" => self.submit_batches(),
             "sixteen" => self.drain_by_sixteen(),
             "drain" => self.drain_by_many(),
-            // What the SDK adds is the same on every store.
-            "sdk" => Ok(()),
+            // What the SDK and the server add is the same on every store.
+            "sdk" | "http" => Ok(()),
             "end" => self.end_to_end(),
             "idle" => self.latencies(),
             _ => {

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use ff_backend_sqlite::SqliteBackend;
 use tokio::runtime::Runtime;
 
+use crate::http;
 use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
 use crate::report::{Bar, Line, Report, Unit};
 use crate::sdk;
@@ -134,6 +135,7 @@ impl Run {
             "sixteen" => self.drain_by_sixteen(),
             "drain" => self.drain_by_many(),
             "sdk" => self.drain_by_sdk(),
+            "http" => self.through_http(),
             "end" => self.end_to_end(),
             "idle" => self.latencies(),
             _ => self.backlog(),
@@ -279,6 +281,17 @@ impl Run {
         }
         self.discard(raw);
         self.discard(sdk);
+        Ok(())
+    }
+
+    fn through_http(&mut self) -> Result<()> {
+        self.say("the same load through a server");
+        let (raw, served) = (self.bed("embedded")?, self.bed("served")?);
+        let (rounds, count) = (self.scale.rounds, self.scale.drained);
+        let lines = self.runtime.block_on(http::measure(&raw, &served, rounds, count))?;
+        self.lines.extend(lines);
+        self.discard(raw);
+        self.discard(served);
         Ok(())
     }
 

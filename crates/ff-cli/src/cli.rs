@@ -46,14 +46,33 @@ pub enum Command {
     /// Start, watch and operate executions.
     #[command(subcommand)]
     Run(crate::commands::run::Run),
+    /// Graphs of executions.
+    #[command(subcommand)]
+    Flow(crate::commands::flow::Flow),
     /// Lanes and what waits in them.
     #[command(subcommand)]
     Lane(crate::commands::lane::Lane),
+    /// Who is there to do the work.
+    #[command(subcommand)]
+    Worker(crate::commands::worker::Worker),
+    /// How much may be used, and how much is.
+    #[command(subcommand)]
+    Budget(crate::commands::budget::Budget),
+    /// How fast, how many at once, and whose turn it is.
+    #[command(subcommand)]
+    Quota(crate::commands::quota::Quota),
+    /// Who is waited for.
+    #[command(subcommand)]
+    Waitpoint(crate::commands::waitpoint::Waitpoint),
     /// Tokens of the server.
     #[command(subcommand)]
     Token(crate::commands::token::Token),
     /// Follow the log.
     Events(crate::commands::events::Events),
+    /// Watch lanes, workers and failures.
+    Top(crate::commands::top::Top),
+    /// Measure how much work a running server takes and hands out.
+    Bench(crate::commands::bench::Bench),
     /// Print the completions of a shell.
     Completions { shell: clap_complete::Shell },
 }

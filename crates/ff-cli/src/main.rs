@@ -45,8 +45,10 @@ fn code(exit: Exit) -> ExitCode {
 
 async fn run(cli: Cli) -> Result<(), Failure> {
     let output = Output { format: cli.output };
+    let server = cli.server;
     let session = || {
-        let client = Client::new(&cli.server.url, cli.server.token, cli.server.namespace)?;
+        let (token, namespace) = (server.token.clone(), server.namespace.clone());
+        let client = Client::new(&server.url, token, namespace)?;
         Ok::<_, Failure>(Session { client, output })
     };
     match cli.command {
@@ -56,6 +58,13 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Doctor(doctor) => doctor.run(output).await,
         Command::Config(config) => config.run(output),
         Command::Run(run) => run.run(&session()?).await,
+        Command::Flow(flow) => flow.run(&session()?).await,
+        Command::Worker(worker) => worker.run(&session()?).await,
+        Command::Budget(budget) => budget.run(&session()?).await,
+        Command::Quota(quota) => quota.run(&session()?).await,
+        Command::Waitpoint(waitpoint) => waitpoint.run(&session()?).await,
+        Command::Top(top) => top.run(&session()?).await,
+        Command::Bench(bench) => bench.run(server, output).await,
         Command::Lane(lane) => lane.run(&session()?).await,
         Command::Token(token) => token.run(&session()?).await,
         Command::Events(events) => events.run(&session()?).await,

@@ -35,6 +35,7 @@ mod extract;
 pub mod failure;
 mod flow;
 mod handler;
+pub mod load;
 mod task;
 pub mod testing;
 pub mod transport;

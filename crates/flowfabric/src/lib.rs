@@ -25,7 +25,8 @@
 #![forbid(unsafe_code)]
 
 pub use ff_core::engine_backend::{
-    EngineBackend, Namespaced, ScheduleOperations, SuspensionOperations,
+    EngineBackend, FlowOperations, LimitOperations, Namespaced, ScheduleOperations,
+    SuspensionOperations,
 };
 pub use ff_core::{
     backend, condition, contracts, engine, engine_error, limits, partition, policy, state, token,

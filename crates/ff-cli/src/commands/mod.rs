@@ -1,14 +1,21 @@
 //! One file for each word after `flowfabric`.
 
+pub mod bench;
+pub mod budget;
 pub mod config;
 pub mod dev;
 pub mod doctor;
 pub mod events;
+pub mod flow;
 pub mod lane;
 pub mod migrate;
+pub mod quota;
 pub mod run;
 pub mod serve;
 pub mod token;
+pub mod top;
+pub mod waitpoint;
+pub mod worker;
 
 use crate::client::Client;
 use crate::failure::Failure;

@@ -1,7 +1,10 @@
 //! Runs the built command, and a server of its own for it to talk to.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flowfabric");
 
@@ -22,7 +25,11 @@ fn command(args: &[&str], environment: &[(&str, &str)]) -> Command {
 }
 
 pub fn run(args: &[&str], environment: &[(&str, &str)]) -> Ran {
-    let output = command(args, environment).output().expect("the command runs");
+    ran(&mut command(args, environment))
+}
+
+fn ran(command: &mut Command) -> Ran {
+    let output = command.output().expect("the command runs");
     Ran {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -63,6 +70,34 @@ impl Dev {
 
     pub fn run(&self, args: &[&str]) -> Ran {
         self.run_as(&self.token, args)
+    }
+
+    /// What only workers say, and no command does.
+    pub fn post(&self, path: &str, body: &Value) -> Value {
+        // Whoever came first has installed the same one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let request = reqwest::Client::new().post(format!("{}{path}", self.url));
+            let sent = request.bearer_auth(&self.token).json(body).send().await;
+            let answer = sent.expect("an answer");
+            assert!(answer.status().is_success(), "{path}: {}", answer.status());
+            answer.json().await.expect("JSON")
+        })
+    }
+
+    /// Runs a script in which `flowfabric` is the built command, in an empty folder.
+    pub fn shell(&self, script: &str) -> Ran {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bin = Path::new(PROGRAM).parent().expect("a folder").display().to_string();
+        let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("sh");
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FF_")) {
+            shell.env_remove(name);
+        }
+        let environment = [("PATH", &path), ("FF_URL", &self.url), ("FF_TOKEN", &self.token)];
+        shell.args(["-euc", script]).envs(environment).current_dir(folder.path());
+        ran(shell.stdin(Stdio::null()))
     }
 
     pub fn run_as(&self, token: &str, args: &[&str]) -> Ran {

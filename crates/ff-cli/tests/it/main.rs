@@ -1,6 +1,8 @@
 //! The command as a user runs it: against a real server, by exit code, stdout and stderr.
 
 mod command;
+mod docs;
+mod nouns;
 
 use command::Dev;
 use serde_json::Value;

@@ -7,6 +7,9 @@ mod watch;
 
 use clap::Subcommand;
 
+pub use watch::LONG_POLL;
+
+use super::waitpoint::signal_by_name;
 use super::{Session, segment};
 use crate::failure::Failure;
 
@@ -35,6 +38,21 @@ pub enum Run {
     Retry { execution_id: String },
     /// Run a finished execution again.
     Replay { execution_id: String },
+    /// Run a node of a flow, and all that depends on it, in a flow of their own.
+    Fork {
+        execution_id: String,
+        /// What it is given instead of its own input: JSON, `@file` or `@-`.
+        #[arg(short, long)]
+        input: Option<String>,
+    },
+    /// Say something to an execution that waits for a signal of this name.
+    Signal {
+        execution_id: String,
+        name: String,
+        /// JSON, `@file` or `@-`.
+        #[arg(short, long)]
+        input: Option<String>,
+    },
     /// Change what goes first.
     Priority { execution_id: String, priority: i32 },
     /// Set or remove tags: `key=value` sets, `key=` removes.
@@ -65,6 +83,12 @@ impl Run {
             Self::Cancel(cancel) => cancel.run(session).await,
             Self::Retry { execution_id } => operate::retry(session, &execution_id).await,
             Self::Replay { execution_id } => operate::replay(session, &execution_id).await,
+            Self::Fork { execution_id, input } => {
+                operate::fork(session, &execution_id, input.as_deref()).await
+            }
+            Self::Signal { execution_id, name, input } => {
+                signal_by_name(session, &execution_id, &name, input.as_deref()).await
+            }
             Self::Priority { execution_id, priority } => {
                 operate::priority(session, &execution_id, priority).await
             }

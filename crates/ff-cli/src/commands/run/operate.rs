@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::list::Filter;
 use super::path;
-use crate::commands::Session;
+use crate::commands::{Session, input};
 use crate::failure::Failure;
 use crate::output::{confirm, say};
 
@@ -89,6 +89,17 @@ pub async fn retry(session: &Session, id: &str) -> Result<(), Failure> {
 
 pub async fn replay(session: &Session, id: &str) -> Result<(), Failure> {
     let answer = session.client.post(&path(id, "/replay"), &json!({})).await?;
+    session.output.one(&answer)
+}
+
+pub async fn fork(session: &Session, id: &str, payload: Option<&str>) -> Result<(), Failure> {
+    let mut body = json!({});
+    if let Some(text) = payload {
+        let value: Value = serde_json::from_str(&input(text)?)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        body["payload"] = value;
+    }
+    let answer = session.client.post(&path(id, "/fork-flow"), &body).await?;
     session.output.one(&answer)
 }
 

@@ -22,7 +22,7 @@ pub struct Outcome {
 }
 
 /// As long as the server holds one question open.
-const LONG_POLL: Duration = Duration::from_secs(30);
+pub const LONG_POLL: Duration = Duration::from_secs(30);
 
 pub async fn show(session: &Session, execution_id: &str, events: bool) -> Result<(), Failure> {
     let mut answer = session.client.get(&path(execution_id, ""), &[]).await?;

@@ -1,0 +1,79 @@
+//! `flowfabric worker`: who is there to do the work.
+
+use clap::Subcommand;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::{Session, segment};
+use crate::failure::{Exit, Failure};
+use crate::output::{column, say};
+
+#[derive(Subcommand)]
+pub enum Worker {
+    /// Workers that are alive.
+    Ls {
+        /// Only those that take work from this lane.
+        #[arg(long)]
+        lane: Option<String>,
+    },
+    /// Everything about one worker.
+    Show { worker_instance_id: String },
+    /// Strike a worker off the list; what it holds stays its own until it expires.
+    Retire { worker_instance_id: String },
+}
+
+impl Worker {
+    pub async fn run(self, session: &Session) -> Result<(), Failure> {
+        match self {
+            Self::Ls { lane } => {
+                let workers = workers(session, lane).await?;
+                let columns = [
+                    column("INSTANCE", "worker_instance_id"),
+                    column("WORKER", "worker_id"),
+                    column("LANES", "lanes"),
+                    column("CAPABILITIES", "capabilities"),
+                    column("LAST SIGN", "last_heartbeat_at"),
+                    column("UNTIL", "expires_at"),
+                ];
+                session.output.list(&json!({ "workers": workers }), "workers", &columns)
+            }
+            Self::Show { worker_instance_id } => {
+                let workers = workers(session, None).await?;
+                let known = |worker: &&Value| worker["worker_instance_id"] == *worker_instance_id;
+                let worker = workers.iter().find(known);
+                session.output.one(worker.ok_or_else(|| unknown(&worker_instance_id))?)
+            }
+            Self::Retire { worker_instance_id } => {
+                let path = format!("/v1/workers/{}", segment(&worker_instance_id));
+                let answer = session.client.call(Method::DELETE, &path, &[], None).await?;
+                if answer["outcome"] != "retired" {
+                    return Err(unknown(&worker_instance_id));
+                }
+                say(&format!("{worker_instance_id} is retired"));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn unknown(instance: &str) -> Failure {
+    Failure::new(Exit::NotFound, format!("no worker {instance:?} is alive"))
+        .hint("`flowfabric worker ls` lists those that are")
+}
+
+pub async fn workers(session: &Session, lane: Option<String>) -> Result<Vec<Value>, Failure> {
+    let (mut workers, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let mut query = vec![("limit", "1000".to_owned())];
+        query.extend(lane.clone().map(|lane| ("lane_id", lane)));
+        query.extend(after.map(|after| ("after", after)));
+        let mut page = session.client.get("/v1/workers", &query).await?;
+        if let Value::Array(items) = page["workers"].take() {
+            workers.extend(items);
+        }
+        after = page["next_after"].as_str().map(str::to_owned);
+        if after.is_none() {
+            return Ok(workers);
+        }
+    }
+}
