@@ -9,6 +9,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("approval", "\"On leases\" is published, says Ada"),
     ("agent", "The answer after 3 thoughts: forty-two."),
     ("fanout", "quick and sure say 42"),
+    ("report", "3 reports in three weeks"),
     ("transaction", "One order, one letter: Thank you."),
 ];
 

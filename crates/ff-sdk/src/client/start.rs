@@ -119,8 +119,8 @@ impl<O> Start<O> {
         self
     }
 
-    /// Charged to a budget of its namespace, besides those that apply to it anyway. While the budget
-    /// has no room it is not handed out.
+    /// Charged to a budget of its namespace, besides those that apply to it anyway. While the
+    /// budget has no room it is not handed out.
     pub fn budget(mut self, budget: impl Into<String>) -> Self {
         self.budgets.push(budget.into());
         self

@@ -90,7 +90,7 @@ impl Growth {
         let args = ExtendFlowArgs { nodes, edges };
         let transport = ctx.inner.client.transport();
         let added = ctx.insist(|| transport.extend_flow(ctx.handle(), args.clone())).await?;
-        Ok(FlowRun::new(ctx.client().clone(), names, added))
+        Ok(FlowRun::new(ctx.client().clone(), names, &added))
     }
 }
 

@@ -83,6 +83,6 @@ impl Flow {
             edges,
         };
         let accepted = self.client.transport().submit_flow(args).await?;
-        Ok(FlowRun::new(self.client, names, accepted))
+        Ok(FlowRun::new(self.client, names, &accepted))
     }
 }

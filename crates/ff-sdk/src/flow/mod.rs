@@ -152,7 +152,7 @@ impl Graph {
             }),
             Err(error) => self.invalid = self.invalid.take().or(Some(error)),
         }
-        self.edges.extend(needs.parents.iter().map(|parent| FlowEdge::new(&**parent, name)));
+        self.edges.extend(needs.parents.into_iter().map(|parent| FlowEdge::new(&*parent, name)));
         Node::new(name)
     }
 

@@ -26,7 +26,7 @@ pub struct FlowRun {
 }
 
 impl FlowRun {
-    pub(crate) fn new(client: Client, names: Vec<String>, accepted: SubmitFlowResult) -> Self {
+    pub(crate) fn new(client: Client, names: Vec<String>, accepted: &SubmitFlowResult) -> Self {
         let created = matches!(accepted, SubmitFlowResult::Created { .. });
         let members = names.into_iter().zip(accepted.execution_ids().iter().cloned()).collect();
         Self { client, id: accepted.flow_id(), created, members }
