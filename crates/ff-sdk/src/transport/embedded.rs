@@ -12,18 +12,18 @@ use ff_core::contracts::{
     AppendFramesArgs, CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs,
     DeliverSignalArgs, Event, EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot,
     ListWaitpointsArgs, ParentResult, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
-    RenewOutcome, ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission,
-    SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome,
-    WaitChildrenResult, WaitpointSnapshot,
+    RegisterWorkerArgs, RenewOutcome, ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage,
+    Submission, SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome,
+    UsageOutcome, WaitChildrenResult, WaitpointSnapshot, WorkerRef,
 };
 use ff_core::engine::{StartAt, Subscription};
 use ff_core::engine_backend::{
     EngineBackend, FlowOperations, LimitOperations, StepOperations, StreamOperations,
-    SuspensionOperations,
+    SuspensionOperations, WorkerOperations,
 };
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
-use ff_core::types::{CancelSource, ExecutionId, FlowId, TimestampMs};
+use ff_core::types::{CancelSource, ExecutionId, FlowId, TimestampMs, WorkerInstanceId};
 use tokio::time::Instant;
 
 use super::{EventStream, Report, Transport, Verdict};
@@ -78,6 +78,17 @@ impl Embedded {
 impl Transport for Embedded {
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
         self.0.submit(items).await
+    }
+
+    async fn register_worker(&self, mut args: RegisterWorkerArgs) -> Result<(), EngineError> {
+        args.namespace = self.0.scope().cloned();
+        self.0.register_worker(args).await.map(drop)
+    }
+
+    async fn retire_worker(&self, instance: &WorkerInstanceId) -> Result<(), EngineError> {
+        let namespace = self.0.scope().cloned();
+        let worker = WorkerRef { worker_instance_id: instance.clone(), namespace };
+        self.0.retire_worker(&worker).await.map(drop)
     }
 
     async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {

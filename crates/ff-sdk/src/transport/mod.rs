@@ -16,14 +16,14 @@ use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, Event,
     EventFilter, ExecutionSnapshot, ExtendFlowArgs, FailArgs, FlowSnapshot, ParentResult,
-    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RenewOutcome, ReportUsageArgs,
-    SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult,
-    SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
+    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome,
+    ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs,
+    SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
     WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
-use ff_core::types::{ExecutionId, FlowId};
+use ff_core::types::{ExecutionId, FlowId, WorkerInstanceId};
 
 /// One way to an engine. Every method is one message and may be repeated after an error that is
 /// retryable.
@@ -36,6 +36,11 @@ pub trait Transport: Send + Sync + 'static {
     }
 
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError>;
+
+    /// Makes a worker known, or gives a sign of its life.
+    async fn register_worker(&self, args: RegisterWorkerArgs) -> Result<(), EngineError>;
+
+    async fn retire_worker(&self, instance: &WorkerInstanceId) -> Result<(), EngineError>;
 
     async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError>;
 

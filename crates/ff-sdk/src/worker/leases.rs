@@ -14,6 +14,7 @@ use ff_core::types::TimestampMs;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::presence::Presence;
 use crate::clock::backoff;
 use crate::error::Error;
 use crate::transport::Transport;
@@ -103,11 +104,12 @@ impl Leases {
         self.wake.notify_one();
     }
 
-    /// Starts the keeper on a thread of its own, so that no handler can keep it from running. The
-    /// answer comes when it has ended.
+    /// Starts the keeper on a thread of its own, so that no handler can keep it from running; it
+    /// also tells that the worker is there. The answer comes when it has ended.
     pub fn keep_apart(
         self: &Arc<Self>,
         transport: Arc<dyn Transport>,
+        presence: Presence,
     ) -> Result<oneshot::Receiver<()>, Error> {
         let failed = |error: std::io::Error| {
             Error::config(format!("the thread that keeps leases cannot be started: {error}"))
@@ -117,7 +119,7 @@ impl Leases {
         let (leases, (ended, end)) = (self.clone(), oneshot::channel());
         let thread = std::thread::Builder::new().name("ff-leases".to_owned());
         let keep = move || {
-            runtime.block_on(leases.keep(transport));
+            runtime.block_on(presence.keep(leases.keep(transport)));
             let _ = ended.send(());
         };
         thread.spawn(keep).map_err(failed)?;

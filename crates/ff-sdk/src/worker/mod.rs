@@ -2,6 +2,7 @@
 
 mod driver;
 mod leases;
+mod presence;
 mod reporting;
 mod runner;
 
@@ -32,6 +33,7 @@ use crate::handler::{AnyHandler, Erased, Handler, Takes};
 use crate::task::{DEFAULT_LANE, Task};
 
 use driver::Driver;
+use presence::Presence;
 
 /// How long a claim waits for work before it is asked again.
 const CLAIM_WAIT: Duration = Duration::from_secs(20);
@@ -196,7 +198,9 @@ impl Worker {
         let setup = Arc::new(self.check()?);
         let leases = Arc::new(Leases::new(lease, setup.clock.clone()));
         let transport = setup.client.transport();
-        let keeper = leases.keep_apart(transport.apart().unwrap_or_else(|| transport.clone()))?;
+        let apart = transport.apart().unwrap_or_else(|| transport.clone());
+        let presence = Presence::new(apart.clone(), setup.clock.clone(), &setup.claim);
+        let keeper = leases.keep_apart(apart, presence)?;
         let stop = CancellationToken::new();
         let driver = Driver::new(setup, leases, stop.clone());
         let mut driver = AbortOnDrop(tokio::spawn(driver.run()));

@@ -11,16 +11,16 @@ use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
     EventFilter, EventType, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentResult,
-    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RenewOutcome, ReportUsageArgs,
-    SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult,
-    SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
+    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome,
+    ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs,
+    SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
     WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine::clock::ManualClock;
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::EngineError;
-use ff_core::types::{ExecutionId, FlowId, Namespace};
+use ff_core::types::{ExecutionId, FlowId, Namespace, WorkerInstanceId};
 use ff_sdk::transport::{Embedded, EventStream, Report, Transport};
 use ff_sdk::{Client, Worker};
 use tokio::sync::{oneshot, watch};
@@ -158,6 +158,14 @@ fn away() -> EngineError {
 impl Transport for Spy {
     async fn submit(&self, items: Vec<Submission>) -> Result<Vec<SubmitOutcome>, EngineError> {
         self.engine.submit(items).await
+    }
+
+    async fn register_worker(&self, args: RegisterWorkerArgs) -> Result<(), EngineError> {
+        self.engine.register_worker(args).await
+    }
+
+    async fn retire_worker(&self, instance: &WorkerInstanceId) -> Result<(), EngineError> {
+        self.engine.retire_worker(instance).await
     }
 
     async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {

@@ -102,6 +102,13 @@ impl Place {
         self.engine.engine().sweep().await.unwrap();
     }
 
+    /// Waits until something has happened to anything.
+    pub async fn said(&self, what: EventType) {
+        let filter = EventFilter { event_types: vec![what], ..EventFilter::default() };
+        let mut events = self.engine.subscribe(filter, StartAt::Oldest).await.unwrap();
+        events.next().await.unwrap();
+    }
+
     /// Waits until something has happened to an execution.
     pub async fn happened(&self, id: &ExecutionId, what: EventType) {
         let filter = EventFilter { event_types: vec![what], ..EventFilter::default() };

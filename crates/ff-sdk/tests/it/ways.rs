@@ -1,14 +1,18 @@
 //! Everything that a handler and a client can do, in the same process and through a server: one
 //! body for both, so that neither way can lack what the other has.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
 use ff_core::backend::CapabilitySet;
-use ff_core::contracts::{ClaimArgs, EventFilter, EventType, SignalEffect, SignalOutcome};
+use ff_core::contracts::{
+    ClaimArgs, EventFilter, EventType, ListWorkersArgs, SignalEffect, SignalOutcome,
+};
 use ff_core::engine::StartAt;
+use ff_core::engine_backend::WorkerOperations;
 use ff_core::state::PublicState;
 use ff_core::token::WaitpointToken;
 use ff_core::types::{LaneId, WorkerId, WorkerInstanceId};
@@ -41,6 +45,7 @@ both_ways!(
     children_are_started_once,
     a_cancelled_handler_is_told,
     many_are_submitted_and_followed,
+    a_worker_is_known_while_it_runs,
 );
 
 async fn order(ctx: Ctx, State(done): State<Count>, Input(id): Input<u32>) -> Outcome<String> {
@@ -275,4 +280,19 @@ async fn many_are_submitted_and_followed(place: Place) {
     let start = StartAt::After(seen[4].cursor.clone());
     let mut after = client.events(filter, start).await.unwrap();
     assert_eq!(after.next().await.unwrap().execution_id, seen[5].execution_id);
+}
+
+async fn a_worker_is_known_while_it_runs(place: Place) {
+    let known = async || {
+        let workers = place.engine.list_workers(ListWorkersArgs::default()).await.unwrap();
+        let names = workers.into_iter().map(|worker| (worker.worker_id.0, worker.capabilities));
+        names.collect::<Vec<_>>()
+    };
+    let worker = place.worker().name("cook").capabilities(["stove"]).task(CHILD, child);
+    let running = Running::start(worker);
+    place.said(EventType::WorkerRegistered).await;
+    let stove = BTreeSet::from(["stove".to_owned()]);
+    assert_eq!(known().await, [("cook".to_owned(), stove)]);
+    running.stop().await;
+    assert_eq!(known().await, []);
 }

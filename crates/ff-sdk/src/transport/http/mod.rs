@@ -12,23 +12,23 @@ use async_trait::async_trait;
 use ff_api::{
     AppendFramesRequest, CancelFlowRequest, CancelRequest, ClaimAnswer, CreateWaitpointRequest,
     ExecutionResult, ExtendFlowRequest, LeaseBatchAnswer, LeaseBatchRequest, LeaseOperation,
-    LeaseOutcome, ParentsAnswer, ProgressRequest, RecordStepRequest, RenewAnswer, RenewRequest,
-    ReportUsageRequest, SleepStepRequest, Span, SubmitBatchAnswer, SubmitBatchRequest,
-    SuspendRequest, TokenSignalRequest, WaitChildrenRequest, bytes,
+    LeaseOutcome, ParentsAnswer, ProgressRequest, RecordStepRequest, RegisterWorkerRequest,
+    RenewAnswer, RenewRequest, ReportUsageRequest, SleepStepRequest, Span, SubmitBatchAnswer,
+    SubmitBatchRequest, SuspendRequest, TokenSignalRequest, WaitChildrenRequest, bytes,
 };
 use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
     EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentResult, PendingWaitpoint,
-    ReadStreamArgs, RecordStepOutcome, RenewOutcome, ReportUsageArgs, SignalOutcome, SignalTarget,
-    SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult, SubmitOutcome,
-    SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult, WaitpointPage,
-    WaitpointSnapshot,
+    ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome, ReportUsageArgs,
+    SignalOutcome, SignalTarget, SleepOutcome, StreamPage, Submission, SubmitFlowArgs,
+    SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
+    WaitpointPage, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
-use ff_core::types::{ExecutionId, FlowId, Namespace};
+use ff_core::types::{ExecutionId, FlowId, Namespace, WorkerInstanceId};
 use reqwest::Method;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -209,6 +209,22 @@ impl Transport for Http {
         let answer: SubmitBatchAnswer =
             self.post("/v1/executions/batch", &body, Duration::ZERO).await?;
         Ok(answer.outcomes.into_iter().map(wire::submit_outcome).collect())
+    }
+
+    async fn register_worker(&self, args: RegisterWorkerArgs) -> Result<(), EngineError> {
+        let body = RegisterWorkerRequest {
+            worker_id: args.worker_id,
+            worker_instance_id: args.worker_instance_id,
+            lanes: args.lanes,
+            capabilities: args.capabilities,
+            liveness_ttl: Span::millis(args.liveness_ttl_ms),
+        };
+        self.post::<IgnoredAny>("/v1/workers", &body, Duration::ZERO).await.map(drop)
+    }
+
+    async fn retire_worker(&self, instance: &WorkerInstanceId) -> Result<(), EngineError> {
+        let path = format!("/v1/workers/{}", wire::segment(instance.as_str()));
+        answer::<IgnoredAny>(self.request(Method::DELETE, &path, Duration::ZERO)).await.map(drop)
     }
 
     async fn claim(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {

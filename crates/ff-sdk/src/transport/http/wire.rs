@@ -229,6 +229,20 @@ pub(super) fn operation(report: &Report) -> LeaseOperation {
     }
 }
 
+/// A name as one segment of an address.
+pub(super) fn segment(name: &str) -> String {
+    let mut segment = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                segment.push(char::from(byte));
+            }
+            _ => segment += &format!("%{byte:02X}"),
+        }
+    }
+    segment
+}
+
 /// About how many bytes a report takes; base64 makes a third more of what is not JSON.
 pub(super) fn size(report: &Report) -> usize {
     const AROUND: usize = 512;
@@ -238,4 +252,15 @@ pub(super) fn size(report: &Report) -> usize {
             Verdict::Fail(args) => args.reason.len() + args.category.len(),
             Verdict::Release(_) => 0,
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::segment;
+
+    #[test]
+    fn names_are_one_segment() {
+        assert_eq!(segment("w-1"), "w-1");
+        assert_eq!(segment("a/b \u{e9}"), "a%2Fb%20%C3%A9");
+    }
 }
