@@ -1,11 +1,12 @@
-//! `cargo xtask chaos [postgres]`: runs the crash harness in release mode, on SQLite unless told
-//! otherwise. The program knows its flags.
+//! `cargo xtask chaos [postgres | http]`: runs the crash harness in release mode, on SQLite unless
+//! told otherwise. The program knows its flags.
 
 use crate::process::run_cargo;
 
 pub fn run(args: &[String]) -> Result<(), String> {
     let (command, flags) = match args.split_first() {
         Some((store, flags)) if store == "postgres" => ("postgres", flags),
+        Some((way, flags)) if way == "http" => ("http", flags),
         Some((store, flags)) if store == "sqlite" => ("run", flags),
         _ => ("run", args),
     };

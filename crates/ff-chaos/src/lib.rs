@@ -10,5 +10,6 @@ pub mod checker;
 pub mod evidence;
 pub mod harness;
 pub mod history;
+pub mod http;
 pub mod victim;
 pub mod workload;

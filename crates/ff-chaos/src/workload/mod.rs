@@ -7,7 +7,7 @@ mod work;
 
 pub use client::{Client, LEASE_MS};
 pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path, subscribers_of};
-pub use work::{bytes, submission};
+pub use work::{LANES, bytes, submission};
 
 use std::path::Path;
 use std::str::FromStr;

@@ -27,6 +27,17 @@ fn postgres_survives_kills() {
     assert!(run.passed, "the run did not pass:\n{}", run.output);
 }
 
+/// Servers and workers that know nothing but HTTP, on both stores.
+#[test]
+fn http_survives_kills() {
+    let each = (kills() / 20).max(2).to_string();
+    for store in ["sqlite", "postgres"] {
+        let few = ["http", "--store", store, "--server-kills", &each, "--worker-kills", &each];
+        let run = chaos(&few);
+        assert!(run.passed, "the run on {store} did not pass:\n{}", run.output);
+    }
+}
+
 /// A harness that has never found anything proves nothing.
 #[test]
 fn a_server_that_forgets_commits_is_found_out() {

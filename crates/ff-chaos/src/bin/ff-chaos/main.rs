@@ -1,5 +1,6 @@
-//! The command: `run` and `postgres` kill and judge, `child` is what they kill.
+//! The command: `run`, `postgres` and `http` kill and judge; the others are what they kill.
 
+mod http;
 mod options;
 mod postgres;
 mod sqlite;
@@ -20,6 +21,8 @@ pub const USAGE: &str = "usage:
   ff-chaos run --kills N --seed S [--dir DIR] [--min-ms A] [--max-ms B]
   ff-chaos postgres --engine-kills N --worker-kills M --server-kills K --seed S
                     [--dir DIR] [--min-ms A] [--max-ms B] [--lossy yes]
+  ff-chaos http --store sqlite|postgres --server-kills N --worker-kills M --seed S
+                [--dir DIR] [--min-ms A] [--max-ms B]
   ff-chaos child --log DIR --seed N --db PATH   (ends with its standard input)
   ff-chaos child --log DIR --seed N --url URL --seat NAME --role everybody|workers";
 
@@ -46,6 +49,9 @@ fn start() -> anyhow::Result<bool> {
     match command.as_str() {
         "run" => run(&runtime, &options, (20, 400), sqlite::kill_and_judge),
         "postgres" => run(&runtime, &options, (50, 900), postgres::kill_and_judge),
+        "http" => run(&runtime, &options, (50, 600), http::kill_and_judge),
+        "http-server" => runtime.block_on(ending_with_input(http::serve(&options))),
+        "http-client" => runtime.block_on(ending_with_input(http::play(&options))),
         "child" => runtime.block_on(child(&options)).map(|()| true),
         other => bail!("there is no command {other:?}\n{USAGE}"),
     }
@@ -54,10 +60,7 @@ fn start() -> anyhow::Result<bool> {
 async fn child(options: &Options) -> anyhow::Result<()> {
     let log: std::path::PathBuf = options.required("log")?;
     let seed = options.required("seed")?;
-    std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(1);
-    });
+    end_with_input();
     if options.has("url") {
         let (backend, load) =
             (postgres::open_child(options).await?, postgres::load(options, seed)?);
@@ -67,6 +70,21 @@ async fn child(options: &Options) -> anyhow::Result<()> {
     let backend = sqlite::open(&options.required::<std::path::PathBuf>("db")?).await?;
     println!("{UP}");
     workload::run_until_killed(backend, &log, Load::alone(seed)).await
+}
+
+async fn ending_with_input(
+    playing: impl Future<Output = anyhow::Result<()>>,
+) -> anyhow::Result<bool> {
+    end_with_input();
+    playing.await.map(|()| true)
+}
+
+/// A child must not outlive a harness that is killed itself.
+fn end_with_input() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(1);
+    });
 }
 
 type KillAndJudge = fn(&Runtime, &Path, &Options, Plan) -> anyhow::Result<Report>;

@@ -1,0 +1,140 @@
+//! Submitters, workers and an operator, as far as they are seen through a server.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fastrand::Rng;
+use ff_core::types::ExecutionId;
+
+use super::client::Client;
+use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
+use crate::workload::{self, LEASE_MS};
+
+const PARTITIONS: u16 = 256;
+/// How many executions the operator remembers.
+const REMEMBERED: usize = 128;
+
+pub struct Crew {
+    client: Arc<Client>,
+    sitting: Sitting,
+    recent: Mutex<VecDeque<String>>,
+}
+
+impl Crew {
+    pub fn new(client: Arc<Client>, sitting: Sitting) -> Arc<Self> {
+        Arc::new(Self { client, sitting, recent: Mutex::default() })
+    }
+
+    /// Submits work under chosen ids, sometimes twice under one key.
+    pub async fn submit(self: Arc<Self>, pause_ms: (u64, u64), mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            let mut items = Vec::new();
+            for _ in 0..rng.usize(1..5) {
+                let key = (rng.u8(..4) == 0).then(|| format!("key-{:016x}", rng.u64(..)));
+                let work = Work::new(new_id(&mut rng), key, rng.u64(..));
+                if work.key.is_some() && rng.bool() {
+                    items.push(Work::new(new_id(&mut rng), work.key.clone(), work.seed));
+                }
+                self.remember(&work.id);
+                items.push(work);
+            }
+            self.client.submit(items).await?;
+            pause(&mut rng, pause_ms.0..pause_ms.1).await;
+        }
+    }
+
+    pub async fn work(self: Arc<Self>, worker: u64, mut rng: Rng) -> anyhow::Result<()> {
+        let worker = format!("worker-{}-{worker}", self.sitting);
+        let mut in_hand = tokio::task::JoinSet::new();
+        loop {
+            let claim = Op::Claim { worker: worker.clone() };
+            let Some(Outcome::Granted { grants }) = self.client.call(&claim).await else {
+                pause(&mut rng, 5..30).await;
+                continue;
+            };
+            for grant in grants {
+                in_hand.spawn(self.clone().handle(grant.lease, rng.fork()));
+            }
+            while let Some(done) = in_hand.try_join_next() {
+                done?;
+            }
+            pause(&mut rng, 0..4).await;
+        }
+    }
+
+    /// What a worker does with one grant.
+    async fn handle(self: Arc<Self>, lease: Lease, mut rng: Rng) {
+        match rng.u8(..100) {
+            0..8 => {
+                let fatal = rng.u8(..4) == 0;
+                self.client.call(&Op::Fail { lease, fatal }).await;
+            }
+            8..10 => {
+                self.client.call(&Op::GiveUp(lease)).await;
+            }
+            // Long past its lease, it writes nevertheless.
+            10..14 => {
+                let late = u64::from(LEASE_MS);
+                pause(&mut rng, late - 50..late + 100).await;
+                self.complete(lease, &mut rng).await;
+            }
+            // Takes a while, and says so in time.
+            14..40 => {
+                pause(&mut rng, 20..u64::from(LEASE_MS) / 2).await;
+                self.client.call(&Op::Renew(lease.clone())).await;
+                self.complete(lease, &mut rng).await;
+            }
+            // Says it again, and differently.
+            40..43 => {
+                self.complete(lease.clone(), &mut rng).await;
+                self.complete(lease, &mut rng).await;
+            }
+            _ => self.complete(lease, &mut rng).await,
+        }
+    }
+
+    async fn complete(&self, lease: Lease, rng: &mut Rng) {
+        let seed = rng.u64(..);
+        let result = history::hash(&workload::bytes(seed));
+        self.client.call(&Op::Complete { lease, seed, result }).await;
+    }
+
+    /// Cancels and revokes, now here, now there.
+    pub async fn operate(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            pause(&mut rng, 10..40).await;
+            let Some(id) = self.pick(&mut rng) else { continue };
+            let op = if rng.u8(..4) == 0 { Op::Cancel { id } } else { Op::Revoke { id } };
+            self.client.call(&op).await;
+        }
+    }
+
+    fn remember(&self, id: &str) {
+        let mut recent = self.recent();
+        recent.push_back(id.to_owned());
+        if recent.len() > REMEMBERED {
+            recent.pop_front();
+        }
+    }
+
+    fn pick(&self, rng: &mut Rng) -> Option<String> {
+        let recent = self.recent();
+        (!recent.is_empty()).then(|| recent[rng.usize(..recent.len())].clone())
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn pause(rng: &mut Rng, millis: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(millis))).await;
+}
+
+/// All over the partitions, so that every part of a log that has parts is written.
+fn new_id(rng: &mut Rng) -> String {
+    let partition = rng.u16(..PARTITIONS);
+    let id = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
+    ExecutionId::from_parts(partition, id).as_str().to_owned()
+}
