@@ -15,6 +15,7 @@ mod stream;
 mod suspension;
 mod system;
 mod token;
+mod webhook;
 
 pub use bytes::{BytesError, JSON};
 pub use execution::{
@@ -49,3 +50,7 @@ pub use suspension::{
 };
 pub use system::{Health, Version};
 pub use token::{CreateTokenRequest, CreatedToken, Scope, TokenList, TokenSnapshot};
+pub use webhook::{
+    CreateWebhookRequest, CreatedWebhook, RotateWebhookSecretRequest, WebhookDeliveriesAnswer,
+    WebhooksAnswer,
+};

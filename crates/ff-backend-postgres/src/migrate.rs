@@ -13,6 +13,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "limits", include_str!("../migrations/0006_limits.sql")),
     (7, "schedules", include_str!("../migrations/0007_schedules.sql")),
     (8, "tokens", include_str!("../migrations/0008_tokens.sql")),
+    (11, "webhooks", include_str!("../migrations/0011_webhooks.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

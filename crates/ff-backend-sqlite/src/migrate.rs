@@ -20,6 +20,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (6, include_str!("sql/limit.sql")),
     (7, include_str!("sql/schedules.sql")),
     (8, include_str!("sql/tokens.sql")),
+    (11, include_str!("sql/webhooks.sql")),
 ];
 
 fn known() -> i64 {

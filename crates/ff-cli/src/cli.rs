@@ -67,6 +67,9 @@ pub enum Command {
     /// Tokens of the server.
     #[command(subcommand)]
     Token(crate::commands::token::Token),
+    /// Receivers outside that are told of events.
+    #[command(subcommand)]
+    Webhook(crate::commands::webhook::Webhook),
     /// Follow the log.
     Events(crate::commands::events::Events),
     /// Watch lanes, workers and failures.

@@ -67,6 +67,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Bench(bench) => bench.run(server, output).await,
         Command::Lane(lane) => lane.run(&session()?).await,
         Command::Token(token) => token.run(&session()?).await,
+        Command::Webhook(webhook) => webhook.run(&session()?).await,
         Command::Events(events) => events.run(&session()?).await,
         Command::Completions { shell } => {
             clap_complete::generate(

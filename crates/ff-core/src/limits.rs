@@ -26,6 +26,9 @@ pub const FLOW_REPLAY_NODES: usize = 100_000;
 pub const PROGRESS_MESSAGE_BYTES: usize = 4096;
 /// How many scopes or namespaces a token names.
 pub const TOKEN_WORDS: usize = 64;
+/// How many webhooks a namespace may have.
+pub const WEBHOOKS: usize = 100;
+pub const URL_BYTES: usize = 2048;
 pub const POLICY_BYTES: usize = 16 * 1024;
 pub const BUDGETS_PER_EXECUTION: usize = 8;
 pub const BUDGET_DIMENSIONS: usize = 32;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use ff_api::Span;
 
 use crate::secrets;
+use crate::webhooks::guard::{self, Guard};
 
 /// How the server runs.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Config {
     pub waitpoint_secrets: Option<String>,
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
+    /// Networks of one's own that webhooks may call.
+    pub webhook_allow: Option<String>,
     pub payload_bytes: usize,
     pub body_bytes: usize,
     pub connections: usize,
@@ -134,6 +137,7 @@ settings! {
     waitpoint_secrets: some_secrets, shown_secret, "id:hex,…: what waitpoint tokens rest on.";
     tls_cert: some_path, shown_some_path, "A PEM file with the certificate chain for TLS.";
     tls_key: some_path, shown_some_path, "A PEM file with the private key for TLS.";
+    webhook_allow: some_networks, shown_text, "Networks of one's own that webhooks may call.";
     payload_bytes: count, ToString::to_string, "The largest payload or result.";
     body_bytes: count, ToString::to_string, "The largest body of a request.";
     connections: count, ToString::to_string, "How many connections may be open.";
@@ -165,6 +169,7 @@ impl Default for Config {
             waitpoint_secrets: None,
             tls_cert: None,
             tls_key: None,
+            webhook_allow: None,
             payload_bytes: 1024 * 1024,
             body_bytes: 16 * 1024 * 1024,
             connections: 4096,
@@ -211,6 +216,11 @@ impl Config {
 
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    pub(crate) fn webhook_guard(&self) -> Guard {
+        let networks = self.webhook_allow.as_deref().map(guard::parse);
+        Guard::new(networks.and_then(Result::ok).unwrap_or_default())
     }
 
     /// Refuses settings that contradict each other.
@@ -334,6 +344,14 @@ fn token(text: &str) -> Result<Option<String>, String> {
 
 fn some_secrets(text: &str) -> Result<Option<String>, String> {
     secrets::parse(text).map(|_| Some(text.to_owned()))
+}
+
+fn some_networks(text: &str) -> Result<Option<String>, String> {
+    guard::parse(text).map(|_| Some(text.to_owned()))
+}
+
+fn shown_text(text: &Option<String>) -> String {
+    text.clone().unwrap_or_default()
 }
 
 fn some(text: &str) -> Result<Option<String>, String> {

@@ -23,6 +23,7 @@ mod secrets;
 mod sse;
 mod state;
 mod tls;
+mod webhooks;
 mod wire;
 
 pub use config::{Auth, Config, ConfigError, Layers, Origin, Shown};

@@ -125,6 +125,9 @@ impl Bound {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self { listener, connections, drain, .. } = self;
         let open = TaskTracker::new();
+        let state = &connections.state;
+        let deliveries = state.webhooks.clone().run(state.closing.clone());
+        let deliveries = tokio::spawn(deliveries);
         let mut shutdown = pin!(shutdown);
         loop {
             let accepted = tokio::select! {
@@ -144,7 +147,10 @@ impl Bound {
         drop(listener);
         connections.state.close();
         open.close();
-        if tokio::time::timeout(drain, open.wait()).await.is_err() {
+        let stop = deliveries.abort_handle();
+        let ended = async { tokio::join!(open.wait(), deliveries) };
+        if tokio::time::timeout(drain, ended).await.is_err() {
+            stop.abort();
             tracing::warn!(left = open.len(), "connections that did not end are cut");
             connections.kill.cancel();
             open.wait().await;

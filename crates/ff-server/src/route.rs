@@ -176,6 +176,7 @@ impl Route {
 
     pub(crate) fn content(mut self, content_type: &'static str) -> Self {
         self.content_type = content_type;
+        self.success = 200;
         self
     }
 

@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::refusal::{Answered, Refusal};
 use crate::replies::Replies;
 use crate::route::Route;
+use crate::webhooks::Webhooks;
 use crate::{openapi, routes};
 
 pub struct State {
@@ -31,6 +32,7 @@ pub struct State {
     streams: Mutex<HashMap<String, usize>>,
     /// Ends streams and long polls.
     pub(crate) closing: CancellationToken,
+    pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) store_name: &'static str,
     pub(crate) durability: Durability,
 }
@@ -53,6 +55,7 @@ impl State {
         let metrics = Metrics::new(&routes);
         let document = openapi::document(&routes);
         Arc::new(Self {
+            webhooks: Webhooks::new(backend.clone(), config.webhook_guard()),
             gate: Gate::new(backend, config.auth, config.root_token.as_deref()),
             openapi: document.to_json().unwrap_or_default().into(),
             routes,

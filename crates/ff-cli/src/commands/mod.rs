@@ -15,6 +15,7 @@ pub mod serve;
 pub mod token;
 pub mod top;
 pub mod waitpoint;
+pub mod webhook;
 pub mod worker;
 
 use crate::client::Client;

@@ -138,3 +138,24 @@ fn settings_and_stores_are_looked_at_without_a_server() {
     assert!(checks["checks"].as_array().is_some_and(|checks| checks.len() >= 6));
     assert_eq!(command::run(&["completions", "bash"], &[]).code, 0);
 }
+
+#[test]
+fn webhooks_are_kept_from_the_shell() {
+    let dev = Dev::start();
+    let add = ["webhook", "add", "https://hook.invalid/x", "--type", "failed", "-o", "json"];
+    let added = dev.run(&add);
+    let made: Value = serde_json::from_str(&added.stdout).expect("JSON");
+    assert!(made["secret"].as_str().expect("a secret").starts_with("whsec_"));
+    assert!(added.stderr.contains("not shown again"), "{}", added.stderr);
+    let id = made["webhook_id"].as_str().expect("an id");
+    assert_eq!(dev.run(&["webhook", "pause", id]).code, 0);
+    let listed = dev.run(&["webhook", "ls"]);
+    assert!(listed.stdout.contains(id) && listed.stdout.contains("paused"), "{}", listed.stdout);
+    assert!(!listed.stdout.contains("whsec_"));
+    assert_eq!(dev.run(&["webhook", "resume", id]).code, 0);
+    assert_eq!(dev.run(&["webhook", "deliveries", id, "-o", "jsonl"]).stdout, "");
+    assert_eq!(dev.run(&["webhook", "rm", id]).code, 0);
+    assert_eq!(dev.run(&["webhook", "show", id]).code, 66);
+    let inside = dev.run(&["webhook", "add", "http://169.254.169.254/"]);
+    assert_ne!(inside.code, 0, "{}", inside.stdout);
+}

@@ -35,6 +35,7 @@ mod suspend;
 mod suspend_timeout;
 mod token;
 mod waits;
+mod webhook;
 mod worker;
 
 pub use fixture::{
@@ -91,6 +92,10 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
             repeated, visibility, pages, foreign, forgotten with retention::by_age_config,
         }
         stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
+        webhook {
+            one_deliverer_at_a_time, failures_back_off_and_end, attempts_are_bounded,
+            kept_apart_and_rotated,
+        }
         worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
     }
 }

@@ -98,6 +98,13 @@ event_types! {
     BulkStarted = "bulk_started";
     BulkFinished = "bulk_finished";
     BulkCancelled = "bulk_cancelled";
+    WebhookCreated = "webhook_created";
+    WebhookPaused = "webhook_paused";
+    WebhookResumed = "webhook_resumed";
+    WebhookSecretRotated = "webhook_secret_rotated";
+    /// Its receiver has failed for too long, or has said that it is gone.
+    WebhookDisabled = "webhook_disabled";
+    WebhookDeleted = "webhook_deleted";
 }
 
 impl EventType {

@@ -14,6 +14,7 @@ mod stream;
 mod submit;
 mod suspension;
 mod token;
+mod webhook;
 mod worker;
 mod worker_registry;
 
@@ -68,6 +69,10 @@ pub use suspension::{
     WaitpointPage, WaitpointSnapshot, WaitpointState,
 };
 pub use token::{CreateTokenArgs, StoredToken};
+pub use webhook::{
+    ClaimWebhookOutcome, ClaimedWebhook, CreateWebhookArgs, ReportWebhookArgs,
+    RotateWebhookSecretArgs, WebhookAttempt, WebhookDelivery, WebhookSnapshot, WebhookState,
+};
 pub use worker::{ClaimArgs, ClaimedExecution, FailArgs, FailOutcome, FailureClass, RenewOutcome};
 pub use worker_registry::{
     HeartbeatOutcome, ListWorkersArgs, RegisterWorkerArgs, RegisterWorkerOutcome, RetireOutcome,

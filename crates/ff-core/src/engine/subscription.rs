@@ -21,6 +21,7 @@ pub struct Subscription {
     history_id: Uuid,
     seen: Vec<u64>,
     ready: VecDeque<Waiting>,
+    last: Option<String>,
     bell: watch::Receiver<u64>,
 }
 
@@ -54,7 +55,8 @@ impl Subscription {
             }
         };
         let (store, history_id) = (engine.store.clone(), log.history_id);
-        Ok(Self { store, filter, history_id, seen, ready: VecDeque::new(), bell })
+        let ready = VecDeque::new();
+        Ok(Self { store, filter, history_id, seen, ready, last: None, bell })
     }
 
     /// The place after everything that has been handed out or skipped so far.
@@ -64,6 +66,11 @@ impl Subscription {
             Some(event) => event.cursor_before.clone(),
             None => self.cursor_at(),
         }
+    }
+
+    /// Names the event that was handed out last. Whoever reads it, it has this name.
+    pub fn event_id(&self) -> Option<&str> {
+        self.last.as_deref()
     }
 
     /// The next event that passes the filter; waits for it.
@@ -82,6 +89,7 @@ impl Subscription {
     pub async fn try_next(&mut self) -> Result<Option<Event>, EngineError> {
         loop {
             if let Some(event) = self.ready.pop_front() {
+                self.last = Some(event.id);
                 return Ok(Some(event.event));
             }
             self.bell.borrow_and_update();
@@ -112,7 +120,8 @@ impl Subscription {
             self.seen[shard] = row.seq;
             if row.matches(&self.filter) {
                 let event = views::event(&row, self.cursor_at());
-                self.ready.push_back(Waiting { event, cursor_before });
+                let id = format!("{}-{}-{}", self.history_id.simple(), row.shard, row.seq);
+                self.ready.push_back(Waiting { event, id, cursor_before });
             }
         }
         Ok(any)
@@ -129,6 +138,7 @@ impl Subscription {
 
 struct Waiting {
     event: Event,
+    id: String,
     cursor_before: String,
 }
 

@@ -18,11 +18,13 @@ pub use stream::StreamOperations;
 pub use token::TokenOperations;
 pub use worker::WorkerOperations;
 mod limit;
+mod webhook;
 
 pub use limit::LimitOperations;
 mod schedule;
 
 pub use schedule::ScheduleOperations;
+pub use webhook::WebhookOperations;
 
 use std::collections::HashMap;
 use std::sync::Arc;

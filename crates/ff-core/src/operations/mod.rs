@@ -13,6 +13,7 @@ pub mod stream;
 pub mod suspension;
 pub mod timer;
 pub mod token;
+pub mod webhook;
 pub mod worker;
 
 use crate::engine_error::EngineError;

@@ -16,6 +16,7 @@ mod stream;
 mod suspension;
 mod timer;
 mod token;
+mod webhook;
 mod worker;
 
 pub use attempt::{AttemptKey, AttemptRow};
@@ -47,6 +48,7 @@ pub use suspension::{
 };
 pub use timer::{TimerKey, TimerKind, TimerMember, TimerRow};
 pub use token::{TokenKey, TokenRow};
+pub use webhook::{WebhookDeliveryKey, WebhookDeliveryRow, WebhookKey, WebhookRow};
 pub use worker::{WorkerKey, WorkerRow};
 
 use std::fmt::Debug;
@@ -85,5 +87,7 @@ pub const RECORDS: &[&Spec] = &[
     StreamRow::SPEC,
     FrameRow::SPEC,
     SummaryRow::SPEC,
+    WebhookRow::SPEC,
+    WebhookDeliveryRow::SPEC,
     WorkerRow::SPEC,
 ];

@@ -6,6 +6,7 @@
 use super::{CascadeKind, EdgeKind, FlowState, LimitKind, TimerKind};
 use crate::contracts::{
     BulkState, EdgeGroupState, FrameMode, SignalEffect, SuspensionReason, TimeoutBehavior, WaitEnd,
+    WebhookState,
 };
 use crate::state::{
     AttemptOutcome, AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState,
@@ -97,6 +98,8 @@ spelling!(BlockingReason {
 } Self::None);
 
 spelling!(LimitKind { Budget = "budget", Quota = "quota" });
+
+spelling!(WebhookState { Active = "active", Paused = "paused", Disabled = "disabled" });
 
 spelling!(AttemptState {
     PendingFirstAttempt = "pending_first_attempt" | "pending" | "initial",

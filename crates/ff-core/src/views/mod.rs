@@ -11,6 +11,7 @@ mod step;
 mod stream;
 mod suspension;
 mod token;
+mod webhook;
 mod worker;
 
 pub use event::event;
@@ -27,4 +28,5 @@ pub use suspension::{
     waitpoint_page,
 };
 pub use token::token;
+pub use webhook::{webhook, webhook_delivery};
 pub use worker::worker;

@@ -15,6 +15,7 @@ mod suspension;
 mod system;
 mod tokens;
 mod waitpoint_keys;
+mod webhooks;
 mod workers;
 
 use crate::route::Route;
@@ -34,6 +35,7 @@ pub fn table() -> Vec<Route> {
     table.extend(flows::routes());
     table.extend(limits::routes());
     table.extend(waitpoint_keys::routes());
+    table.extend(webhooks::routes());
     table.extend(events::routes());
     table.extend(tokens::routes());
     table.extend(system::routes());

@@ -4,14 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Operations without a route of their own name.
-const EXCEPTIONS: [(&str, &str); 6] = [
+const EXCEPTIONS: [(&str, &str); 8] = [
     ("create_execution", "`submit` takes an `execution_id` and does the same"),
     ("claim", "`claim_many` claims one by default"),
     ("cancel_flow_header", "half of `cancel_flow`, for callers that cancel members themselves"),
     ("ack_cancel_member", "the other half of `cancel_flow_header`"),
     ("find_token", "the gate looks tokens up; nobody else needs their hashes"),
     ("touch_token", "the gate notes the use of a token"),
+    ("claim_webhook", "deliverers are servers"),
+    ("report_webhook", "deliverers are servers"),
 ];
+
+/// Traits whose routes come in one piece: until the first of them is there, none is missed.
+const AWAITED: [(&str, &str); 2] = [("schedule.rs", "/v1/schedules"), ("bulk.rs", "/v1/bulk")];
 
 /// The operations of every trait of the engine, read from their sources.
 fn operations() -> BTreeMap<String, String> {
@@ -47,8 +52,13 @@ fn every_operation_has_a_route_or_a_reason() {
     let table = ff_server::table();
     let routes: BTreeSet<&str> = table.iter().map(|route| route.name).collect();
     let excepted: BTreeSet<&str> = EXCEPTIONS.iter().map(|(name, _)| *name).collect();
+    let awaited = |file: &str| {
+        let mut awaited = AWAITED.iter().filter(|(awaited, _)| *awaited == file);
+        awaited.any(|(_, path)| !table.iter().any(|route| route.path.starts_with(path)))
+    };
     let without: Vec<_> = operations
         .iter()
+        .filter(|(_, file)| !awaited(file))
         .filter(|(name, _)| !routes.contains(&***name) && !excepted.contains(&***name))
         .collect();
     assert!(without.is_empty(), "neither a route nor a reason: {without:?}");

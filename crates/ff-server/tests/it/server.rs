@@ -56,7 +56,10 @@ impl Server {
     }
 
     async fn start_options(config: Config, options: SqliteOptions) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), config, options).await
+    }
+
+    async fn start_in(folder: TempDir, config: Config, options: SqliteOptions) -> Self {
         let uri = folder.path().join("flowfabric.db").display().to_string();
         let options = SqliteOptions { uri, ..options };
         let backend = SqliteBackend::open(options).await.unwrap();
@@ -68,6 +71,15 @@ impl Server {
         }));
         let client = Client { address, token: config.root_token };
         Self { client, backend, folder, stop, running }
+    }
+
+    /// Another server on the same file; the one before it ends without being asked.
+    pub async fn restart(self, config: Config) -> Self {
+        self.running.abort();
+        let _ = self.running.await;
+        self.backend.close().await;
+        drop(self.backend);
+        Self::start_in(self.folder, config, SqliteOptions::new("")).await
     }
 
     /// Asks the server to end and waits until it has.

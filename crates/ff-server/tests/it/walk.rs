@@ -25,6 +25,7 @@ fn address(route: &Route) -> String {
         .replace("{budget_id}", "b")
         .replace("{quota_id}", "q")
         .replace("{kid}", "k1")
+        .replace("{webhook_id}", "0193b3c4-0000-7000-8000-000000000001")
 }
 
 /// Whether no API token is asked for.
