@@ -14,7 +14,10 @@ use crate::output::{column, say};
 pub enum Webhook {
     /// Tell a receiver of events from now on. Its secret is shown once.
     Add {
-        url: String,
+        /// Its address.
+        // The name `url` is taken by the server's.
+        #[arg(value_name = "URL")]
+        receiver: String,
         /// What people call it.
         #[arg(long, default_value = "")]
         name: String,
@@ -51,9 +54,9 @@ impl Webhook {
         let client = &session.client;
         let at = |id: &str, verb: &str| format!("/v1/webhooks/{}{verb}", segment(id));
         match self {
-            Self::Add { url, name, types, lane } => {
+            Self::Add { receiver, name, types, lane } => {
                 let body =
-                    json!({ "url": url, "name": name, "event_types": types, "lane_id": lane });
+                    json!({ "url": receiver, "name": name, "event_types": types, "lane_id": lane });
                 session.output.one(&client.post("/v1/webhooks", &body).await?)?;
                 say("keep the secret now: it is not shown again");
                 Ok(())

@@ -84,6 +84,7 @@ async fn metrics(call: Call<Nothing, Nothing>) -> Answered<Answer<Nothing>> {
     let mut text = call.state.metrics.render();
     let streams = call.state.open_streams();
     let _ = write!(text, "# TYPE ff_http_streams gauge\nff_http_streams {streams}\n");
+    text.push_str(&call.state.webhooks.render());
     let mut executions: BTreeMap<(String, &str), u64> = BTreeMap::new();
     for counted in call.door.backend().counts().await? {
         for (state, count) in counted.counts {

@@ -27,6 +27,9 @@ const REPORT_AFTER: Duration = Duration::from_secs(20);
 /// A place in the log is written down so often even if nothing there is for this webhook, lest the
 /// log forgets what comes after the place that is written down.
 const NOTE_AFTER: Duration = Duration::from_secs(10 * 60);
+/// How often a webhook is looked at that another server has, or that is to be left alone.
+const LOOK_AT_LEASE: Duration = Duration::from_secs(5);
+const LOOK_AT_WAIT: Duration = Duration::from_secs(30);
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 const _: () = assert!(LEASE.as_secs() > REPORT_AFTER.as_secs() + PATIENCE.as_secs() + 10);
@@ -76,9 +79,10 @@ impl Follower {
         match claimed {
             ClaimWebhookOutcome::Idle => Ok(ControlFlow::Break(())),
             ClaimWebhookOutcome::Busy { until } => {
-                let now = self.backend().engine().store().now();
-                let wait = u64::try_from(until.0 - now.0).unwrap_or_default().max(10);
-                self.pause(Duration::from_millis(wait)).await;
+                let wait = until.since(self.backend().engine().store().now());
+                // Whoever has it may give it back sooner, and another server may resume it.
+                let look = if wait <= LEASE { LOOK_AT_LEASE } else { LOOK_AT_WAIT };
+                self.pause(wait.clamp(Duration::from_millis(10), look)).await;
                 Ok(ControlFlow::Continue(()))
             }
             ClaimWebhookOutcome::Claimed(claimed) => {

@@ -8,6 +8,7 @@ mod sender;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ff_core::contracts::{WebhookSnapshot, WebhookState};
@@ -50,6 +51,17 @@ impl Webhooks {
 
     pub fn guard(&self) -> &Guard {
         self.sender.guard()
+    }
+
+    /// What this server has delivered, in Prometheus' text form.
+    pub fn render(&self) -> String {
+        let delivered = self.sender.delivered.load(Ordering::Relaxed);
+        let failed = self.sender.failed.load(Ordering::Relaxed);
+        format!(
+            "# TYPE ff_webhook_attempts_total counter\n\
+             ff_webhook_attempts_total{{outcome=\"delivered\"}} {delivered}\n\
+             ff_webhook_attempts_total{{outcome=\"failed\"}} {failed}\n"
+        )
     }
 
     /// A webhook was made, changed or deleted here.

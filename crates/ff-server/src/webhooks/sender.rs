@@ -1,6 +1,7 @@
 //! One attempt: connect to an address that was checked, send, and look at the status alone.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ff_core::contracts::{Event, WebhookAttempt};
@@ -23,6 +24,8 @@ pub struct Sender {
     /// Made when it is first needed, because most servers have no webhooks.
     client: OnceLock<Client>,
     places: Semaphore,
+    pub delivered: AtomicU64,
+    pub failed: AtomicU64,
 }
 
 /// What became of an attempt.
@@ -44,7 +47,13 @@ pub struct Message<'m> {
 
 impl Sender {
     pub fn new(guard: Guard) -> Self {
-        Self { guard, client: OnceLock::new(), places: Semaphore::new(AT_ONCE) }
+        Self {
+            guard,
+            client: OnceLock::new(),
+            places: Semaphore::new(AT_ONCE),
+            delivered: AtomicU64::default(),
+            failed: AtomicU64::default(),
+        }
     }
 
     pub fn guard(&self) -> &Guard {
@@ -65,6 +74,8 @@ impl Sender {
             (Err(error), None) => Some(error),
             (Ok(_), None) => None,
         };
+        let counted = if error.is_none() { &self.delivered } else { &self.failed };
+        counted.fetch_add(1, Ordering::Relaxed);
         let attempt = WebhookAttempt {
             event_id: message.id.to_owned(),
             event_type: Some(message.event.event_type),

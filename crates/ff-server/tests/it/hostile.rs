@@ -158,16 +158,7 @@ async fn bodies_that_are_not_understood_are_refused() {
         if route.method.as_str() == "GET" || route.reach == Reach::Nothing {
             continue;
         }
-        let path = route
-            .path
-            .replace("{execution_id}", "0:0193b3c4-0000-7000-8000-000000000001")
-            .replace("{flow_id}", "0193b3c4-0000-7000-8000-000000000001")
-            .replace("{token_id}", "0193b3c4-0000-7000-8000-000000000001")
-            .replace("{waitpoint_id}", "0193b3c4-0000-7000-8000-000000000001")
-            .replace("{token}", "ffw1.k1.x.y")
-            .replace("{signal_name}", "approve")
-            .replace("{worker_instance_id}", "w-1")
-            .replace("{lane_id}", "l");
+        let path = crate::walk::address(&route);
         for body in bodies {
             let method = route.method.as_str();
             let answer = server.client.send_bytes(method, &path, &[], Some(body.as_bytes())).await;

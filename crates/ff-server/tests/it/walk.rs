@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::server::{Server, config};
 
 /// An address of a route that names things that do not exist.
-fn address(route: &Route) -> String {
+pub fn address(route: &Route) -> String {
     route
         .path
         .replace("{execution_id}", "0:0193b3c4-0000-7000-8000-000000000001")

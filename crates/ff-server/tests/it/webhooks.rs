@@ -55,6 +55,8 @@ async fn events_are_delivered_and_signed() {
     let described = until(&server, &path, |webhook| webhook["delivered"] == 2).await;
     assert_eq!((&described["state"], &described["failures"]), (&json!("active"), &json!(0)));
     assert!(!described.to_string().contains(&secret["whsec_".len()..]), "{described}");
+    let metrics = String::from_utf8(server.client.get("/metrics").await.body).unwrap();
+    assert!(metrics.contains("ff_webhook_attempts_total{outcome=\"delivered\"} 2\n"), "{metrics}");
     let deliveries = server.client.get(&format!("{path}/deliveries")).await.expect(200);
     assert_eq!(deliveries["deliveries"][0]["number"], 2);
     assert_eq!(deliveries["deliveries"][0]["status"], 204);
