@@ -25,7 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub use ff_core::engine_backend::{
-    EngineBackend, FlowOperations, LimitOperations, Namespaced, ScheduleOperations,
+    BulkOperations, EngineBackend, FlowOperations, LimitOperations, Namespaced, ScheduleOperations,
     SuspensionOperations,
 };
 pub use ff_core::{

@@ -2,6 +2,7 @@
 //! until the exercise moves it, so nothing here sleeps and nothing depends on the host's speed.
 
 mod budget;
+mod bulk;
 mod bytes;
 mod claim;
 mod complete;
@@ -190,6 +191,17 @@ fn of_executions() -> Vec<Exercise> {
             by_age with retention::by_age_config,
             by_count with retention::by_count_config,
             live_history_stays with retention::by_age_config,
+        }
+        schedule {
+            once_per_due_time, what_a_run_carries, cron_in_a_zone, missed_skip, missed_latest,
+            missed_all, overlap_allow, overlap_skip, overlap_buffer_one, overlap_cancel_running,
+            pause_and_resume, trigger, backfill, put_again, delete, jitter, refused,
+            lists_and_namespaces,
+        }
+        bulk {
+            preview_counts, cancels_all, goes_on_where_it_was, only_what_was_there,
+            can_be_cancelled, replays, reprioritises_and_retags, tells_what_refused,
+            lists_and_forgets, namespaces_are_apart, refused,
         }
         concurrency {
             claims_hand_out_once, completes_count_once, long_poll, long_poll_resumed_lane,

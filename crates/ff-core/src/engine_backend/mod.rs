@@ -21,8 +21,10 @@ mod limit;
 mod webhook;
 
 pub use limit::LimitOperations;
+mod bulk;
 mod schedule;
 
+pub use bulk::BulkOperations;
 pub use schedule::ScheduleOperations;
 pub use webhook::WebhookOperations;
 

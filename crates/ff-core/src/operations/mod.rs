@@ -4,6 +4,7 @@
 //! world; identities and randomness come in as fields, drawn by the shell.
 
 pub mod admin;
+pub mod bulk;
 pub mod execution;
 pub mod flow;
 pub mod limit;

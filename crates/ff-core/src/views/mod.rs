@@ -1,5 +1,6 @@
 //! Rows as users see them.
 
+mod bulk;
 mod event;
 mod execution;
 mod explain;
@@ -14,6 +15,7 @@ mod token;
 mod webhook;
 mod worker;
 
+pub use bulk::{bulk, bulk_failures, bulk_page, parse_bulk_cursor, parse_failure_cursor};
 pub use event::event;
 pub use execution::{counts, lane, list_cursor, page, parse_list_cursor, snapshot};
 pub use explain::explain;

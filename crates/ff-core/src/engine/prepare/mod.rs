@@ -2,6 +2,7 @@
 
 mod flow;
 mod limit;
+mod bulk;
 mod schedule;
 mod step;
 mod stream;
@@ -17,6 +18,7 @@ pub(crate) use step::{check_step_name, check_step_result};
 pub(crate) use stream::prepare_append;
 pub(crate) use worker::{prepare_register, worker_key, worker_namespace};
 
+pub use bulk::{prepare_bulk, prepare_filter};
 pub use schedule::{check_timing, prepare_put_schedule, schedule_key};
 
 use std::borrow::Cow;

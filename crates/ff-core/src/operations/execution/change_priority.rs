@@ -7,8 +7,10 @@ use crate::contracts::{ChangePriorityArgs, ChangePriorityResult, EventType};
 use crate::engine_error::{ContentionKind, EngineError};
 use crate::limits;
 use crate::operations::Operation;
+use crate::rows::ExecutionRow;
 use crate::state::{EligibilityState, LifecyclePhase};
 use crate::store::{Change, Needs, World};
+use crate::types::TimestampMs;
 
 #[derive(Debug)]
 pub struct ChangePriority {
@@ -28,19 +30,31 @@ impl Operation for ChangePriority {
         let args = &self.args;
         let mut change = Change::default();
         let row = world.existing(args.execution_id.key())?;
-        let waiting = row.phase == LifecyclePhase::Runnable
-            && row.eligibility == EligibilityState::EligibleNow;
-        if !waiting {
-            return Err(EngineError::Contention(ContentionKind::ExecutionNotEligible));
-        }
-        let mut after = row.clone();
-        after.priority = args.new_priority.clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX);
-        after.set_raw("last_mutation_at", args.now.0.to_string().into());
-        let details = json!({ "old_priority": row.priority, "new_priority": after.priority });
-        transition(&mut change, row, after, EventType::PriorityChanged, world.now, |event| {
-            event.details(&details)
-        });
+        reprioritise(world, &mut change, row, args.new_priority, args.now)?;
         let execution_id = args.execution_id.clone();
         Ok((ChangePriorityResult::Changed { execution_id }, change))
     }
+}
+
+/// Gives waiting work another priority.
+pub(crate) fn reprioritise(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+    priority: i32,
+    at: TimestampMs,
+) -> Result<(), EngineError> {
+    let waiting =
+        row.phase == LifecyclePhase::Runnable && row.eligibility == EligibilityState::EligibleNow;
+    if !waiting {
+        return Err(EngineError::Contention(ContentionKind::ExecutionNotEligible));
+    }
+    let mut after = row.clone();
+    after.priority = priority.clamp(limits::PRIORITY_MIN, limits::PRIORITY_MAX);
+    after.set_raw("last_mutation_at", at.0.to_string().into());
+    let details = json!({ "old_priority": row.priority, "new_priority": after.priority });
+    transition(change, row, after, EventType::PriorityChanged, world.now, |event| {
+        event.details(&details)
+    });
+    Ok(())
 }

@@ -10,6 +10,7 @@ use crate::operations::{Operation, flow};
 use crate::rows::{EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey};
 use crate::state::{AttemptOutcome, LifecyclePhase, PublicState};
 use crate::store::{Change, Needs, Scan, World};
+use crate::types::TimestampMs;
 
 #[derive(Debug)]
 pub struct ReplayExecution {
@@ -27,44 +28,57 @@ impl Operation for ReplayExecution {
 
     fn more(&self, world: &World, needs: &mut Needs) {
         let Some(row) = world.execution(self.args.execution_id.key()) else { return };
-        flow::replay::more(world, needs, row);
-        for key in groups_of(row) {
-            needs.record::<EdgeGroupRow>(&key);
-            needs.scan(&an_edge_into(&key));
-        }
+        replay_more(world, needs, row);
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let args = &self.args;
         let mut change = Change::default();
         let row = world.existing(args.execution_id.key())?;
-        if row.phase != LifecyclePhase::Terminal {
-            return Err(EngineError::State(StateKind::ExecutionNotTerminal));
-        }
-        if row.policy().max_replay_count.is_some_and(|max| row.replay_count() >= max) {
-            return Err(EngineError::State(StateKind::MaxReplaysExhausted));
-        }
-        flow::replay::check_told(world, row)?;
-        let outcome = world.current_attempt(row).and_then(|attempt| attempt.outcome);
-        let skipped_member = row.flow_id.is_some()
-            && (outcome == Some(AttemptOutcome::Skipped)
-                || row.public_state == PublicState::Skipped);
-        flow::replay::reopen(world, &mut change, row);
-        let mut after = rewind(world, &mut change, row);
-        after.set_raw("last_mutation_at", args.now.0.to_string().into());
-        let details = if skipped_member {
-            block(&mut after);
-            let groups = reset_groups(world, &mut change, row);
-            json!({ "branch": "skipped_flow_member", "groups_reset": groups })
-        } else {
-            json!({ "branch": "normal" })
-        };
-        let public_state = after.public_state;
-        transition(&mut change, row, after, EventType::Replayed, world.now, |event| {
-            event.details(&details)
-        });
+        let public_state = replay(world, &mut change, row, args.now)?;
         Ok((ReplayExecutionResult::Replayed { public_state }, change))
     }
+}
+
+/// What [`replay`] will look at.
+pub(crate) fn replay_more(world: &World, needs: &mut Needs, row: &ExecutionRow) {
+    flow::replay::more(world, needs, row);
+    for key in groups_of(row) {
+        needs.record::<EdgeGroupRow>(&key);
+        needs.scan(&an_edge_into(&key));
+    }
+}
+
+/// Runs a finished execution again. `at` is when its caller says that it did so.
+pub(crate) fn replay(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+    at: TimestampMs,
+) -> Result<PublicState, EngineError> {
+    if row.phase != LifecyclePhase::Terminal {
+        return Err(EngineError::State(StateKind::ExecutionNotTerminal));
+    }
+    if row.policy().max_replay_count.is_some_and(|max| row.replay_count() >= max) {
+        return Err(EngineError::State(StateKind::MaxReplaysExhausted));
+    }
+    flow::replay::check_told(world, row)?;
+    let outcome = world.current_attempt(row).and_then(|attempt| attempt.outcome);
+    let skipped_member = row.flow_id.is_some()
+        && (outcome == Some(AttemptOutcome::Skipped) || row.public_state == PublicState::Skipped);
+    flow::replay::reopen(world, change, row);
+    let mut after = rewind(world, change, row);
+    after.set_raw("last_mutation_at", at.0.to_string().into());
+    let details = if skipped_member {
+        block(&mut after);
+        let groups = reset_groups(world, change, row);
+        json!({ "branch": "skipped_flow_member", "groups_reset": groups })
+    } else {
+        json!({ "branch": "normal" })
+    };
+    let public_state = after.public_state;
+    transition(change, row, after, EventType::Replayed, world.now, |event| event.details(&details));
+    Ok(public_state)
 }
 
 /// The groups that may gate an execution; a store without partitions has them all at 0.

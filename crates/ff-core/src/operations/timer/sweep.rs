@@ -11,7 +11,7 @@ use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::{Accepted, transition};
-use crate::operations::{Operation, flow, limit, schedule, suspension, worker};
+use crate::operations::{Operation, bulk, flow, limit, schedule, suspension, worker};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -50,6 +50,9 @@ impl Operation for Sweep {
             }
             if timer.key.kind == TimerKind::Schedule {
                 schedule::due::more(world, needs, timer);
+            }
+            if timer.key.kind == TimerKind::Bulk {
+                bulk::due::more(world, needs, timer);
             }
         }
         for timer in cascades(world) {
@@ -93,7 +96,10 @@ impl Operation for Sweep {
                     let again = schedule::due::due(world, &mut change, timer, &mut sweeping);
                     look_again(&mut change, timer, again);
                 }
-                TimerKind::Bulk => {}
+                TimerKind::Bulk => {
+                    let again = bulk::due::due(world, &mut change, timer, &mut sweeping);
+                    look_again(&mut change, timer, again);
+                }
             }
         }
         Ok((world.due_timers.len(), change))
@@ -149,6 +155,14 @@ pub(crate) struct Sweeping {
 }
 
 impl Sweeping {
+    /// Notes what a change has moved since it had so many executions in it.
+    pub fn note_moved(&mut self, change: &Change, before: usize) {
+        self.moved.extend(change.executions[before..].iter().filter_map(|write| match write {
+            Write::Insert(row) | Write::Update(row) => Some(row.key),
+            Write::Delete(_) => None,
+        }));
+    }
+
     fn first_look(&mut self, timer: &TimerRow) -> bool {
         self.subjects.insert(timer.key.subject)
     }

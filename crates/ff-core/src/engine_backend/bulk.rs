@@ -1,0 +1,111 @@
+//! Bulk operations: one action on every execution that a filter names.
+
+use async_trait::async_trait;
+use uuid::Uuid;
+
+use super::EngineBackend;
+use crate::contracts::{
+    BulkFailurePage, BulkFilter, BulkPage, BulkPreview, BulkSnapshot, ListBulkArgs, StartBulkArgs,
+};
+use crate::engine::{check_count, prepare_bulk, prepare_filter};
+use crate::engine_error::EngineError;
+use crate::limits;
+use crate::operations::bulk::{CancelBulk, StartBulk, list_query};
+use crate::rows::{BulkFailureRow, BulkKey, BulkRow, Record, values};
+use crate::store::{ListQuery, Query, Scan};
+use crate::types::Namespace;
+use crate::views;
+
+/// How many executions a preview shows.
+const SAMPLE: usize = 10;
+
+#[async_trait]
+pub trait BulkOperations: EngineBackend {
+    /// What a bulk operation with this filter would meet. Nothing is changed.
+    async fn preview_bulk(&self, filter: BulkFilter) -> Result<BulkPreview, EngineError> {
+        let filter = list_query(&prepare_filter(filter, self.scope())?);
+        let matched = self.engine().query(Query::Count(filter.clone())).await?.count;
+        let sample = ListQuery { limit: SAMPLE, ..filter };
+        let rows = self.engine().query(Query::Executions(sample)).await?.executions;
+        Ok(BulkPreview { matched, sample: views::page(&rows, false).executions })
+    }
+
+    /// Starts a bulk operation. It reaches the executions that are there now, and goes on by
+    /// itself, also after a crash.
+    async fn start_bulk(&self, args: StartBulkArgs) -> Result<BulkSnapshot, EngineError> {
+        let definition = prepare_bulk(args, self.scope())?;
+        let count = Query::Count(list_query(&definition.filter));
+        let matched = self.engine().query(count).await?.count;
+        let start = StartBulk { id: Uuid::now_v7(), definition, matched };
+        self.engine().run(self.scope(), start).await.map(|row| views::bulk(&row))
+    }
+
+    /// Stops a bulk operation where it is. What it has done stays.
+    async fn cancel_bulk(&self, id: Uuid) -> Result<BulkSnapshot, EngineError> {
+        let cancel = CancelBulk { key: BulkKey { id } };
+        self.engine().run(self.scope(), cancel).await.map(|row| views::bulk(&row))
+    }
+
+    /// How far a bulk operation has come.
+    async fn describe_bulk(&self, id: Uuid) -> Result<Option<BulkSnapshot>, EngineError> {
+        let keys = vec![BulkRow::erase_key(&BulkKey { id })];
+        let rows = self.engine().query(Query::Records { keys, scans: vec![] }).await?;
+        let found = rows.records::<BulkRow>().map_err(|e| self.engine().store_error(e))?;
+        let own = found.iter().find(|row| in_scope(self.scope(), row));
+        Ok(own.map(views::bulk))
+    }
+
+    /// Bulk operations, newest first.
+    async fn list_bulk(&self, args: ListBulkArgs) -> Result<BulkPage, EngineError> {
+        let limit = if args.limit == 0 { 100 } else { args.limit };
+        check_count("bulk operations", limit, limits::PAGE)?;
+        let mut after = args.cursor.as_deref().map(views::parse_bulk_cursor).transpose()?;
+        let mut page = Vec::new();
+        // Those of other namespaces are passed over.
+        loop {
+            let behind = after.map(|(rank, id)| values![rank, id]).unwrap_or_default();
+            let scan = Scan::of::<BulkRow>(vec![]).by(&BulkRow::NEWEST);
+            let scans = vec![scan.after(behind).limit(limit + 1)];
+            let rows = self.engine().query(Query::Records { keys: vec![], scans }).await?;
+            let found = rows.records::<BulkRow>().map_err(|e| self.engine().store_error(e))?;
+            let cut = found.len() > limit;
+            after = found.last().map(|row| (row.rank, row.key.id));
+            page.extend(found.into_iter().filter(|row| in_scope(self.scope(), row)));
+            if page.len() > limit || !cut {
+                break;
+            }
+        }
+        let more = page.len() > limit;
+        page.truncate(limit);
+        Ok(views::bulk_page(&page, page.last().filter(|_| more)))
+    }
+
+    /// The executions that refused a bulk operation, in the order in which it came to them. Only
+    /// the first thousand are kept.
+    async fn list_bulk_failures(
+        &self,
+        id: Uuid,
+        cursor: Option<String>,
+        limit: usize,
+    ) -> Result<BulkFailurePage, EngineError> {
+        check_count("failures", limit, limits::PAGE)?;
+        if self.describe_bulk(id).await?.is_none() {
+            return Err(EngineError::NotFound { entity: "bulk operation" });
+        }
+        let after = cursor.as_deref().map(views::parse_failure_cursor).transpose()?;
+        let after = after.map(|number| values![number]).unwrap_or_default();
+        let scans = vec![Scan::of::<BulkFailureRow>(values![id]).after(after).limit(limit + 1)];
+        let rows = self.engine().query(Query::Records { keys: vec![], scans }).await?;
+        let found = rows.records::<BulkFailureRow>();
+        let mut found = found.map_err(|e| self.engine().store_error(e))?;
+        let more = found.len() > limit;
+        found.truncate(limit);
+        Ok(views::bulk_failures(&found, more))
+    }
+}
+
+impl<B: EngineBackend + ?Sized> BulkOperations for B {}
+
+fn in_scope(scope: Option<&Namespace>, row: &BulkRow) -> bool {
+    scope.is_none_or(|own| row.namespace.as_deref() == Some(own.as_str()))
+}

@@ -1,0 +1,53 @@
+//! Starts an action on every execution that a filter names.
+
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{event, timer_key};
+use crate::contracts::{BulkState, EventType, StartBulkArgs};
+use crate::engine_error::EngineError;
+use crate::operations::Operation;
+use crate::rows::{BulkKey, BulkRow, Json, TimerRow, Word};
+use crate::store::{Change, Needs, World, Write};
+
+#[derive(Debug)]
+pub struct StartBulk {
+    pub id: Uuid,
+    pub definition: StartBulkArgs,
+    /// How many executions there were a moment ago.
+    pub matched: u64,
+}
+
+impl Operation for StartBulk {
+    type Reply = BulkRow;
+
+    const NAME: &'static str = "start_bulk";
+
+    fn needs(&self, _: &mut Needs) {}
+
+    fn decide(&self, world: &World) -> Result<(BulkRow, Change), EngineError> {
+        let namespace = self.definition.filter.namespace.as_ref();
+        let row = BulkRow {
+            key: BulkKey { id: self.id },
+            rank: -world.now.0,
+            namespace: namespace.map(|namespace| namespace.as_str().into()),
+            definition: Json(self.definition.clone()),
+            state: Word(BulkState::Running),
+            created_at: world.now,
+            finished_at: None,
+            looked_at: None,
+            looked_id: None,
+            matched: self.matched,
+            changed: 0,
+            skipped: 0,
+            failed: 0,
+        };
+        let mut change = Change::default();
+        change.insert(&row);
+        let timer = TimerRow { key: timer_key(&row, world.now), members: Vec::new() };
+        change.timers.push(Write::Insert(timer));
+        let details = json!({ "matched": self.matched });
+        change.events.push(event(&row, EventType::BulkStarted, world.now, details));
+        Ok((row, change))
+    }
+}
