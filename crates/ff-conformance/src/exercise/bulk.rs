@@ -4,7 +4,7 @@ use ff_core::contracts::{
     BulkAction, BulkFilter, BulkSnapshot, BulkState, EventType, FailureClass, ListBulkArgs,
     StartBulkArgs, Submission,
 };
-use ff_core::engine_backend::{BulkOperations, EngineBackend, Namespaced};
+use ff_core::engine_backend::{BulkOperations, Namespaced};
 use ff_core::operations::timer::Sweep;
 use ff_core::state::PublicState;
 use ff_core::types::{ExecutionId, LaneId, Namespace};
