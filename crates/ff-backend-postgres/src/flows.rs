@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{FlowKey, FlowRow, FlowState};
+use ff_core::rows::{FlowKey, FlowRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{CountRow, FlowListQuery};
 use sqlx::postgres::PgRow;
-use sqlx::{Postgres, QueryBuilder};
 
 use crate::columns::{Column, FLOW, narrow};
-use crate::load::whole;
-use crate::query::Reads;
+use crate::query::{DIALECT, Reads};
+use crate::records::bind;
 
 impl Reads<'_> {
     pub(crate) async fn flow(&mut self, flow: FlowKey) -> Result<Vec<FlowRow>, StoreError> {
@@ -52,25 +51,8 @@ impl Reads<'_> {
         &mut self,
         list: &FlowListQuery,
     ) -> Result<Vec<FlowRow>, StoreError> {
-        let mut sql: QueryBuilder<'_, Postgres> = QueryBuilder::new("SELECT ");
-        sql.push(FLOW).push(" FROM ff_flow_core WHERE true");
-        if let Some(namespace) = &list.namespace {
-            sql.push(" AND namespace = ").push_bind(namespace.to_string());
-        }
-        if !list.states.is_empty() {
-            // Every word but the three endings means that the flow lives.
-            sql.push(" AND CASE WHEN public_flow_state IN ('completed', 'failed', 'cancelled') ");
-            let words: Vec<&str> =
-                list.states.iter().map(|state| FlowState::word(*state)).collect();
-            sql.push("THEN public_flow_state ELSE 'open' END = ANY(").push_bind(words).push(")");
-        }
-        if let Some((at, id)) = list.after {
-            sql.push(" AND (created_at_ms, flow_id) < (").push_bind(at.0);
-            sql.push(", ").push_bind(id).push(")");
-        }
-        sql.push(" ORDER BY created_at_ms DESC, flow_id DESC LIMIT ");
-        sql.push_bind(whole(list.limit));
-        flows(&self.fetch(sql.build()).await?)
+        let sql = list.page(DIALECT, FLOW);
+        flows(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
     }
 }
 

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{FlowKey, FlowRow, FlowState};
+use ff_core::rows::{FlowKey, FlowRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{CountRow, FlowListQuery};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Sqlite};
 
 use crate::columns::{FLOW, Read};
-use crate::query::{Reads, whole};
+use crate::query::{DIALECT, Reads};
+use crate::records::bind;
 
 impl Reads<'_> {
     pub(crate) async fn flow(&self, flow: FlowKey) -> Result<Vec<FlowRow>, StoreError> {
@@ -47,28 +47,8 @@ impl Reads<'_> {
         &self,
         list: &FlowListQuery,
     ) -> Result<Vec<FlowRow>, StoreError> {
-        let mut sql: QueryBuilder<'_, Sqlite> = QueryBuilder::new("SELECT ");
-        sql.push(FLOW).push(" FROM ff_flow_core WHERE 1 = 1");
-        if let Some(namespace) = &list.namespace {
-            sql.push(" AND namespace = ").push_bind(namespace.to_string());
-        }
-        if !list.states.is_empty() {
-            // Every word but the three endings means that the flow lives.
-            sql.push(" AND CASE WHEN public_flow_state IN ('completed', 'failed', 'cancelled') ");
-            sql.push("THEN public_flow_state ELSE 'open' END IN (");
-            let mut states = sql.separated(", ");
-            for state in &list.states {
-                states.push_bind(FlowState::word(*state));
-            }
-            sql.push(")");
-        }
-        if let Some((at, id)) = list.after {
-            sql.push(" AND (created_at_ms, flow_id) < (").push_bind(at.0);
-            sql.push(", ").push_bind(id).push(")");
-        }
-        sql.push(" ORDER BY created_at_ms DESC, flow_id DESC LIMIT ");
-        sql.push_bind(whole(list.limit));
-        flows(&self.fetch(sql.build()).await?)
+        let sql = list.page(DIALECT, FLOW);
+        flows(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
     }
 }
 

@@ -1,9 +1,11 @@
-//! Filters on executions as SQL, for stores that speak it.
+//! Filters on executions and flows as SQL, for stores that speak it.
 
-use super::ListQuery;
+use super::{FlowListQuery, ListQuery};
 use crate::contracts::ListOrder;
-use crate::rows::Value;
-use crate::rows::spelling::words_of;
+use crate::rows::spelling::{Spelling, words_of};
+use crate::rows::{FlowState, Value};
+use crate::types::TimestampMs;
+use uuid::Uuid;
 
 /// How one database spells what differs.
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +73,7 @@ impl ListQuery {
         }
         if !self.states.is_empty() {
             let words = self.states.iter().flat_map(|state| words_of(*state));
-            let words: Vec<String> =
-                words.map(|word| sql.parameter(Value::Text(word.into()))).collect();
-            sql.text += &format!(" AND public_state IN ({})", words.join(", "));
+            sql.one_of("public_state", words);
         }
         if let Some((key, value)) = &self.tag {
             let name = Value::Text((sql.dialect.tag_name)(key).into());
@@ -89,23 +89,31 @@ impl ListQuery {
         if let Some(before) = self.created_before {
             sql.test("created_at_ms", "<", Value::Int(before.0));
         }
-        if let Some((at, id)) = self.after {
-            let (at, id) = (sql.parameter(Value::Int(at.0)), sql.parameter(Value::Uuid(id)));
-            let compare = match self.order {
-                ListOrder::NewestFirst => "<",
-                ListOrder::OldestFirst => ">",
-            };
-            sql.text += &format!(" AND (created_at_ms, execution_id) {compare} ({at}, {id})");
-        }
+        sql.behind(self.after, "execution_id", self.order);
     }
 
     fn ordered(&self, sql: &mut Statement, limit: usize) {
-        let order = match self.order {
-            ListOrder::NewestFirst => " DESC",
-            ListOrder::OldestFirst => "",
-        };
-        let limit = sql.parameter(Value::Int(i64::try_from(limit).unwrap_or(i64::MAX)));
-        sql.text += &format!(" ORDER BY created_at_ms{order}, execution_id{order} LIMIT {limit}");
+        sql.ordered("execution_id", self.order, limit);
+    }
+}
+
+impl FlowListQuery {
+    /// A page of flows, the newest first.
+    pub fn page(&self, dialect: Dialect, columns: &str) -> Statement {
+        let text = format!("SELECT {columns} FROM ff_flow_core WHERE true");
+        let mut sql = Statement::new(dialect, text);
+        if let Some(namespace) = &self.namespace {
+            sql.test("namespace", "=", Value::Text(namespace.clone()));
+        }
+        if !self.states.is_empty() {
+            // Every word but the three endings means that the flow lives.
+            let state = "CASE WHEN public_flow_state IN ('completed', 'failed', 'cancelled') \
+                         THEN public_flow_state ELSE 'open' END";
+            sql.one_of(state, self.states.iter().map(|state| FlowState::word(*state)));
+        }
+        sql.behind(self.after, "flow_id", ListOrder::NewestFirst);
+        sql.ordered("flow_id", ListOrder::NewestFirst, self.limit);
+        sql
     }
 }
 
@@ -122,5 +130,31 @@ impl Statement {
     fn test(&mut self, left: &str, compare: &str, value: Value) {
         let right = self.parameter(value);
         self.text += &format!(" AND {left} {compare} {right}");
+    }
+
+    fn one_of(&mut self, left: &str, words: impl Iterator<Item = &'static str>) {
+        let words: Vec<String> =
+            words.map(|word| self.parameter(Value::Text(word.into()))).collect();
+        self.text += &format!(" AND {left} IN ({})", words.join(", "));
+    }
+
+    /// Only what comes after a place in the order of creation.
+    fn behind(&mut self, after: Option<(TimestampMs, Uuid)>, id_column: &str, order: ListOrder) {
+        let Some((at, id)) = after else { return };
+        let (at, id) = (self.parameter(Value::Int(at.0)), self.parameter(Value::Uuid(id)));
+        let compare = match order {
+            ListOrder::NewestFirst => "<",
+            ListOrder::OldestFirst => ">",
+        };
+        self.text += &format!(" AND (created_at_ms, {id_column}) {compare} ({at}, {id})");
+    }
+
+    fn ordered(&mut self, id_column: &str, order: ListOrder, limit: usize) {
+        let order = match order {
+            ListOrder::NewestFirst => " DESC",
+            ListOrder::OldestFirst => "",
+        };
+        let limit = self.parameter(Value::Int(i64::try_from(limit).unwrap_or(i64::MAX)));
+        self.text += &format!(" ORDER BY created_at_ms{order}, {id_column}{order} LIMIT {limit}");
     }
 }

@@ -6,6 +6,7 @@ use super::replay::{block, rewind};
 use super::transition;
 use crate::contracts::{EventType, ReplayExecutionArgs, ReplayExecutionResult};
 use crate::engine_error::{EngineError, StateKind};
+use crate::operations::flow::drafts::latest;
 use crate::operations::{Operation, flow};
 use crate::rows::{EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey};
 use crate::state::{AttemptOutcome, LifecyclePhase, PublicState};
@@ -99,7 +100,7 @@ fn reset_groups(world: &World, change: &mut Change, row: &ExecutionRow) -> usize
     let mut reset = 0;
     for key in groups_of(row) {
         let edges: Vec<EdgeRow> = world.scan(&an_edge_into(&key));
-        let group = world.record::<EdgeGroupRow>(&key).filter(|_| !edges.is_empty());
+        let group = latest::<EdgeGroupRow>(world, change, &key).filter(|_| !edges.is_empty());
         if let Some(group) = group {
             change.update(&flow::replay::reset_group(&group, world.now));
             reset += 1;

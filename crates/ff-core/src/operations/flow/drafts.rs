@@ -14,7 +14,7 @@ fn draft<'c, R: Row>(writes: &'c [Write<R>], key: &R::Key) -> Option<Option<&'c 
 }
 
 /// A record as this operation has left it.
-pub(super) fn latest<R: Record>(world: &World, change: &Change, key: &R::Key) -> Option<R> {
+pub(crate) fn latest<R: Record>(world: &World, change: &Change, key: &R::Key) -> Option<R> {
     if change.records.is_empty() {
         return world.record(key);
     }

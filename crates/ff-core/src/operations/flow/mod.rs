@@ -6,7 +6,7 @@ mod backlog;
 mod cancel_flow;
 mod cancel_flow_header;
 pub(crate) mod cascade;
-mod drafts;
+pub(crate) mod drafts;
 pub(crate) mod due;
 mod extend_flow;
 mod forget;
