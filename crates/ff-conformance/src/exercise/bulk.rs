@@ -85,19 +85,24 @@ pub async fn cancels_all(f: &Fixture) {
     assert!(f.try_claim().await.is_none());
 }
 
+/// The engine's own sweeper may be anywhere in between, so each look finds a whole number of steps.
 pub async fn goes_on_where_it_was(f: &Fixture) {
     submit_many(f, 250, &item()).await;
     let bulk = start(f, waiting(), cancel()).await;
-    let mut done = vec![0];
-    while described(f, bulk.bulk_id).await.state == BulkState::Running {
+    // Whoever looks at the same time as others finds what they have left.
+    tokio::join!(step(f), step(f));
+    loop {
+        let seen = described(f, bulk.bulk_id).await;
+        assert!([0, 100, 200, 250].contains(&seen.done), "{} were dealt with", seen.done);
+        if seen.state != BulkState::Running {
+            break;
+        }
         step(f).await;
-        done.push(described(f, bulk.bulk_id).await.done);
         // Work that comes meanwhile is served, and left alone.
         f.clock.advance(std::time::Duration::from_millis(1));
         let (_, handle) = f.start(item().priority(9)).await;
         f.backend.complete(&handle, None).await.unwrap();
     }
-    assert_eq!(done[..3], [0, 100, 200], "some at a time");
     assert_eq!(counts(&described(f, bulk.bulk_id).await), (250, 0, 0));
     step(f).await;
     assert_eq!(described(f, bulk.bulk_id).await.done, 250);
@@ -115,14 +120,14 @@ pub async fn only_what_was_there(f: &Fixture) {
 }
 
 pub async fn can_be_cancelled(f: &Fixture) {
-    submit_many(f, 150, &item()).await;
+    submit_many(f, 1_000, &item()).await;
     let bulk = start(f, waiting(), cancel()).await;
-    step(f).await;
     let stopped = f.backend.cancel_bulk(bulk.bulk_id).await.unwrap();
-    assert_eq!((stopped.state, stopped.done), (BulkState::Cancelled, 100));
+    assert_eq!(stopped.state, BulkState::Cancelled);
+    assert!(stopped.done < 1_000, "a cancel waits for one step at most");
     f.advance(1_000).await;
     assert_eq!(described(f, bulk.bulk_id).await, stopped);
-    assert_eq!(f.backend.preview_bulk(waiting()).await.unwrap().matched, 50);
+    assert_eq!(f.backend.preview_bulk(waiting()).await.unwrap().matched, 1_000 - stopped.done);
     let again = f.backend.cancel_bulk(bulk.bulk_id).await.unwrap();
     assert_eq!(again, stopped, "a repeat changes nothing");
     assert_eq!(code(&f.backend.cancel_bulk(Uuid::nil()).await), "not_found");

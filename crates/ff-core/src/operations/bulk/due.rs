@@ -47,9 +47,13 @@ pub(crate) fn due(
         return forget(world, change, &row);
     }
     let Some(walked) = world.walks.get(&row.key.id) else { return Some(timer.key.due_at) };
+    let mut before = row.looked_at.zip(row.looked_id);
+    if before.is_some() && walked.last.is_some() && walked.last <= before {
+        // A sweep before this one in the batch has gone this way already.
+        return Some(timer.key.due_at);
+    }
     let mut reached = walked.last;
     let mut more = walked.more;
-    let mut before = row.looked_at.zip(row.looked_id);
     let filter = reach(&row);
     for (at, key) in &walked.keys {
         // How this sweep has left it is seen by the next one.
