@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bulk;
 pub mod bytes;
 mod execution;
 mod flow;
@@ -10,6 +11,7 @@ mod lane;
 mod lease;
 mod limit;
 mod problem;
+mod schedule;
 mod span;
 mod stream;
 mod suspension;
@@ -17,6 +19,7 @@ mod system;
 mod token;
 mod webhook;
 
+pub use bulk::{BulkAnswer, BulkFilter, BulkSnapshot, PreviewBulkRequest, StartBulkRequest};
 pub use bytes::{BytesError, JSON};
 pub use execution::{
     CancelRequest, ChangePriorityRequest, EventPage, ExecutionResult, HistoryPage, Payload,
@@ -38,6 +41,11 @@ pub use limit::{
     ReleaseBudgetAnswer, ReleaseBudgetRequest, ReportUsageRequest, ResetBudgetAnswer,
 };
 pub use problem::Problem;
+pub use schedule::{
+    BackfillScheduleAnswer, BackfillScheduleRequest, PauseScheduleRequest, PreviewScheduleAnswer,
+    PreviewScheduleRequest, PutScheduleAnswer, ScheduleRequest, ScheduleSnapshot, ScheduleTemplate,
+    SchedulesAnswer, TriggerScheduleAnswer,
+};
 pub use span::{Span, SpanError};
 pub use stream::{
     AppendFramesRequest, RecordStepRequest, RegisterWorkerRequest, SleepStepRequest, StepsAnswer,

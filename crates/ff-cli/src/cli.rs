@@ -49,6 +49,12 @@ pub enum Command {
     /// Graphs of executions.
     #[command(subcommand)]
     Flow(crate::commands::flow::Flow),
+    /// Work that is submitted by itself.
+    #[command(subcommand)]
+    Schedule(crate::commands::schedule::Schedule),
+    /// One action on every execution that matches.
+    #[command(subcommand)]
+    Bulk(crate::commands::bulk::Bulk),
     /// Lanes and what waits in them.
     #[command(subcommand)]
     Lane(crate::commands::lane::Lane),

@@ -65,6 +65,8 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Waitpoint(waitpoint) => waitpoint.run(&session()?).await,
         Command::Top(top) => top.run(&session()?).await,
         Command::Bench(bench) => bench.run(server, output).await,
+        Command::Schedule(schedule) => schedule.run(&session()?).await,
+        Command::Bulk(bulk) => bulk.run(&session()?).await,
         Command::Lane(lane) => lane.run(&session()?).await,
         Command::Token(token) => token.run(&session()?).await,
         Command::Webhook(webhook) => webhook.run(&session()?).await,

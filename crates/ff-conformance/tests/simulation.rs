@@ -51,6 +51,7 @@ fn every_seed_keeps_every_promise() {
         ("suspensions", total.suspensions),
         ("signals", total.signals),
         ("resumptions", total.resumptions),
+        ("scheduled runs", total.scheduled),
     ] {
         assert!(count * 10 >= seeds, "only {count} {what} in {seeds} runs");
     }

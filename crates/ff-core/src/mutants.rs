@@ -26,10 +26,12 @@ pub enum Mutant {
     CascadeLost,
     /// Parents that end after a group has decided make it decide again.
     GroupFiredTwice,
+    /// Of several times that have come due, a schedule forgets all but the last.
+    DueTimeLost,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
@@ -40,6 +42,7 @@ impl Mutant {
         Self::BudgetOverspent,
         Self::CascadeLost,
         Self::GroupFiredTwice,
+        Self::DueTimeLost,
     ];
 }
 

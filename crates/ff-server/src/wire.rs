@@ -172,6 +172,14 @@ pub fn state(word: &str) -> Option<PublicState> {
     PublicState::ALL.into_iter().find(|state| state.as_str() == word)
 }
 
+/// A tag that is looked for.
+pub fn tag(text: String) -> Answered<(String, String)> {
+    match text.split_once(':') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err(Refusal::invalid("a tag is looked for as key:value")),
+    }
+}
+
 /// Words separated by commas.
 pub fn words<T>(
     text: Option<&str>,

@@ -9,6 +9,7 @@ mod engines;
 mod migrations;
 mod model;
 mod records;
+mod schedules;
 mod secrets;
 mod steps;
 mod subscribers;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod budget;
+pub mod bulk;
 pub mod config;
 pub mod dev;
 pub mod doctor;
@@ -11,6 +12,7 @@ pub mod lane;
 pub mod migrate;
 pub mod quota;
 pub mod run;
+pub mod schedule;
 pub mod serve;
 pub mod token;
 pub mod top;

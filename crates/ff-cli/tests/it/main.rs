@@ -87,6 +87,63 @@ fn many_are_cancelled_only_with_a_yes() {
 }
 
 #[test]
+fn bulk_operations_say_how_many_and_wait_for_a_yes() {
+    let dev = Dev::start();
+    for _ in 0..3 {
+        assert_eq!(dev.run(&["run", "start", "report", "--lane", "quiet"]).code, 0);
+    }
+    let preview = dev.run(&["bulk", "preview", "--kind", "report", "-o", "json"]);
+    let preview: Value = serde_json::from_str(&preview.stdout).expect("JSON");
+    assert_eq!(preview["matched"], 3);
+    let retag = ["bulk", "retag", "team.name=ops", "--kind", "report"];
+    let asked = dev.run(&retag);
+    assert_eq!(asked.code, 64, "{}", asked.stderr);
+    assert!(asked.stderr.contains("This retags 3 executions"), "{}", asked.stderr);
+    let done = dev.run(&[&retag[..], &["--yes", "-o", "json"]].concat());
+    let done: Value = serde_json::from_str(&done.stdout).expect("JSON");
+    assert_eq!((&done["state"], &done["changed"]), (&"finished".into(), &3.into()));
+    let tagged = dev.run(&["run", "ls", "--tag", "team.name=ops", "-o", "jsonl"]);
+    assert_eq!(tagged.stdout.lines().count(), 3);
+
+    let id = done["bulk_id"].as_str().expect("an id");
+    assert_eq!(dev.run(&["bulk", "show", id]).code, 0);
+    assert!(dev.run(&["bulk", "ls"]).stdout.contains(id));
+    assert_eq!(dev.run(&["bulk", "failures", id]).code, 0);
+    assert_eq!(dev.run(&["bulk", "stop", id]).code, 0);
+    assert_eq!(dev.run(&["bulk", "replay", "--yes"]).code, 64, "not everything by mistake");
+}
+
+#[test]
+fn schedules_are_made_and_driven_from_the_shell() {
+    let dev = Dev::start();
+    let put = ["schedule", "put", "nightly", "--kind", "echo", "--lane", "demo"];
+    let timing = ["--cron", "30 3 * * *", "--zone", "Europe/Berlin", "--missed", "3"];
+    let made = dev.run(&[&put[..], &timing, &["--input", "{\"a\": 1}", "-o", "json"]].concat());
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    assert!(made.stdout.contains("created"), "{}", made.stdout);
+    assert_eq!(dev.run(&put).code, 64, "it says when it is due, or it is none");
+    assert!(dev.run(&["schedule", "ls"]).stdout.contains("nightly"));
+    let shown = dev.run(&["schedule", "show", "nightly", "--upcoming", "2", "-o", "json"]);
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    assert_eq!(shown["upcoming"].as_array().map(Vec::len), Some(2));
+    assert_eq!(dev.run(&["schedule", "pause", "nightly", "--reason", "lunch"]).code, 0);
+    let run = dev.run(&["schedule", "trigger", "nightly", "-o", "json"]);
+    let run: Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let id = run["execution_id"].as_str().expect("an id");
+    let result = dev.run(&["run", "result", id, "--wait", "20s"]);
+    assert_eq!((result.code, result.stdout.as_str()), (0, "{\"a\":1}\n"), "{}", result.stderr);
+    assert_eq!(dev.run(&["schedule", "resume", "nightly"]).code, 0);
+    let range = ["--from", "2026-03-01T00:00:00Z", "--until", "2026-03-03T00:00:00Z"];
+    let made_up = dev.run(&[&["schedule", "backfill", "nightly"][..], &range].concat());
+    assert!(made_up.stdout.contains('2'), "{} {}", made_up.stdout, made_up.stderr);
+    assert_eq!(dev.run(&["schedule", "rm", "nightly"]).code, 0);
+    assert_eq!(dev.run(&["schedule", "show", "nightly"]).code, 66);
+    let preview = dev.run(&["schedule", "preview", "--every", "15m", "-o", "json"]);
+    let preview: Value = serde_json::from_str(&preview.stdout).expect("JSON");
+    assert_eq!(preview["upcoming"].as_array().map(Vec::len), Some(5));
+}
+
+#[test]
 fn lanes_are_paused_and_resumed() {
     let dev = Dev::start();
     assert_eq!(dev.run(&["run", "start", "echo", "--lane", "demo", "--wait"]).code, 0);

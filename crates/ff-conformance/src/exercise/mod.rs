@@ -78,7 +78,7 @@ pub fn all() -> Vec<Exercise> {
     let mut all = executions_and_waits();
     all.extend(steps_streams_and_workers());
     all.extend(budgets_and_quotas());
-    all.extend(schedules());
+    all.extend(schedules_and_bulk());
     all
 }
 
@@ -101,13 +101,18 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
     }
 }
 
-fn schedules() -> Vec<Exercise> {
+fn schedules_and_bulk() -> Vec<Exercise> {
     exercises! {
         schedule {
             once_per_due_time, what_a_run_carries, cron_in_a_zone, missed_skip, missed_latest,
             missed_all, overlap_allow, overlap_skip, overlap_buffer_one, overlap_cancel_running,
             pause_and_resume, trigger, backfill, put_again, delete, jitter, refused,
             lists_and_namespaces,
+        }
+        bulk {
+            preview_counts, cancels_all, goes_on_where_it_was, only_what_was_there,
+            can_be_cancelled, replays, reprioritises_and_retags, tells_what_refused,
+            lists_and_forgets, namespaces_are_apart, refused,
         }
     }
 }
@@ -191,17 +196,6 @@ fn of_executions() -> Vec<Exercise> {
             by_age with retention::by_age_config,
             by_count with retention::by_count_config,
             live_history_stays with retention::by_age_config,
-        }
-        schedule {
-            once_per_due_time, what_a_run_carries, cron_in_a_zone, missed_skip, missed_latest,
-            missed_all, overlap_allow, overlap_skip, overlap_buffer_one, overlap_cancel_running,
-            pause_and_resume, trigger, backfill, put_again, delete, jitter, refused,
-            lists_and_namespaces,
-        }
-        bulk {
-            preview_counts, cancels_all, goes_on_where_it_was, only_what_was_there,
-            can_be_cancelled, replays, reprioritises_and_retags, tells_what_refused,
-            lists_and_forgets, namespaces_are_apart, refused,
         }
         concurrency {
             claims_hand_out_once, completes_count_once, long_poll, long_poll_resumed_lane,

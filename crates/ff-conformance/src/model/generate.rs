@@ -14,7 +14,8 @@ use ff_core::engine::clock::{Clock, ManualClock};
 use ff_core::policy::{Backoff, ExecutionPolicy};
 use ff_core::state::PublicState;
 use ff_core::types::{
-    CancelSource, ExecutionId, LaneId, LeaseEpoch, Namespace, WorkerId, WorkerInstanceId,
+    CancelSource, ExecutionId, LaneId, LeaseEpoch, Namespace, TimestampMs, WorkerId,
+    WorkerInstanceId,
 };
 use uuid::Uuid;
 
@@ -48,6 +49,10 @@ impl Sequence {
         &mut self.rng
     }
 
+    pub(super) fn now(&self) -> TimestampMs {
+        self.clock.now()
+    }
+
     pub fn namespace(&self) -> Namespace {
         Namespace::new(format!("model-{}", self.seed))
     }
@@ -75,7 +80,8 @@ impl Sequence {
             70..86 => self.operator(),
             86..88 => self.lane(),
             88..90 => Step::Stream(self.worker()),
-            90..93 => self.flow_step(),
+            90..92 => self.flow_step(),
+            92..95 => Step::Schedule(self.schedule_step()),
             _ => self.read(),
         }
     }
@@ -95,6 +101,7 @@ impl Sequence {
             steps.push(Step::Result(id));
         }
         steps.extend(self.every_flow());
+        steps.extend(self.every_schedule().map(Step::Schedule));
         steps
     }
 
@@ -167,7 +174,7 @@ impl Sequence {
     }
 
     /// Always without jitter, so that both backends schedule the same moment.
-    fn policy(&mut self) -> ExecutionPolicy {
+    pub(super) fn policy(&mut self) -> ExecutionPolicy {
         let mut policy = ExecutionPolicy::default();
         policy.retry_policy.max_retries = self.rng.u32(..3);
         policy.retry_policy.backoff = match self.rng.bool() {
@@ -219,8 +226,9 @@ impl Sequence {
     }
 
     fn claim(&mut self) -> ClaimArgs {
-        let lanes = match self.rng.u32(..3) {
+        let lanes = match self.rng.u32(..4) {
             0 => self.lanes().collect(),
+            1 => vec![self.schedule_lane()],
             _ => vec![self.any_lane()],
         };
         let gpu = self.rng.bool().then_some("gpu");

@@ -8,6 +8,7 @@
 
 mod flows;
 mod generate;
+mod schedules;
 mod step;
 mod stream;
 mod waits;

@@ -12,6 +12,7 @@ use ff_core::contracts::{
 use ff_core::engine_backend::{EngineBackend, FlowOperations};
 use ff_core::types::{ExecutionId, FlowId, LaneId, Namespace};
 
+use super::schedules::ScheduleStep;
 use super::stream::StreamStep;
 use super::waits::WaitStep;
 
@@ -49,6 +50,7 @@ pub enum Step {
     Lanes(Vec<LaneId>),
     Stream(StreamStep),
     Wait(WaitStep),
+    Schedule(ScheduleStep),
 }
 
 impl Step {
@@ -62,6 +64,7 @@ impl Step {
         let answer = match self {
             Self::Stream(step) => step.run(on).await,
             Self::Wait(step) => step.run(on).await,
+            Self::Schedule(step) => step.run(on).await,
             Self::Describe(_)
             | Self::Explain(_)
             | Self::History(..)

@@ -84,10 +84,10 @@ impl Simulation {
         self.declare(PutBudget { args: budget, flow: None });
     }
 
-    fn declare(&mut self, operation: impl Operation) {
+    pub(super) fn declare(&mut self, operation: impl Operation) {
         let (reply, _) = oneshot::channel();
         let mut batch = Batch::new(vec![Job::new(operation, None, reply)]);
-        self.store.transact_now(&mut batch, true).expect("an empty store takes a limit");
+        self.store.transact_now(&mut batch, true).expect("an empty store takes what is declared");
     }
 
     /// After a commit: nothing is overspent, and what limits count is what is there.
@@ -189,7 +189,7 @@ impl Simulation {
     }
 }
 
-fn records<R: Record>(tables: &Tables) -> Vec<R> {
+pub(super) fn records<R: Record>(tables: &Tables) -> Vec<R> {
     let decode = |row: &AnyRow| row.decode::<R>().expect("what was written can be read");
     tables.records.values().filter_map(decode).collect()
 }

@@ -14,6 +14,7 @@ mod flows;
 mod history;
 mod limits;
 mod message;
+mod schedules;
 mod server;
 mod waits;
 mod worker;
@@ -101,6 +102,8 @@ pub struct Report {
     pub signals: u64,
     /// Suspended executions that went on.
     pub resumptions: u64,
+    /// Runs that a schedule has started.
+    pub scheduled: u64,
     /// Equal for equal logs.
     pub digest: u64,
 }
@@ -135,6 +138,7 @@ impl Report {
         self.suspensions += other.suspensions;
         self.signals += other.signals;
         self.resumptions += other.resumptions;
+        self.scheduled += other.scheduled;
         self.digest ^= other.digest;
     }
 
@@ -205,6 +209,7 @@ pub fn run(seed: u64, config: &Config) -> Result<Report, Violation> {
     let tables = simulation.store.dump();
     let outcome = outcome.and_then(|()| checker::check(&simulation.history, &tables));
     let outcome = outcome.and_then(|()| simulation.check_rates(&tables));
+    let outcome = outcome.and_then(|()| schedules::check(&tables));
     outcome.map_err(|found| describe(seed, found, &tables))?;
     let mut report = simulation.report;
     report.count_events(&tables);
@@ -265,6 +270,7 @@ impl Simulation {
             rng,
         };
         simulation.declare_limits();
+        simulation.declare_schedule();
         simulation.plan_submissions();
         simulation.plan_flows();
         for node in 0..config.servers {
@@ -337,6 +343,7 @@ impl Simulation {
                 let cascade = |key: &AnyKey| key.spec == CascadeRow::SPEC;
                 tables.executions.values().all(|row| row.is_finished())
                     && !tables.records.keys().any(cascade)
+                    && self.schedules_have_ended(tables)
             })
     }
 

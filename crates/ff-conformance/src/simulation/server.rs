@@ -146,6 +146,7 @@ impl Simulation {
         let mut answers = self.collect(&ops, waiting, kept);
         if kept {
             self.check_limits()?;
+            self.meet_runs()?;
             self.witness(&answers, head)?;
         }
         match fate {

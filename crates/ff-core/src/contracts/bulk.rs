@@ -25,6 +25,7 @@ pub struct BulkFilter {
 
 /// What to do to each of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum BulkAction {
     Cancel {
@@ -50,7 +51,8 @@ pub struct StartBulkArgs {
 }
 
 /// What a bulk operation would meet if it were started.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkPreview {
     pub matched: u64,
     /// The oldest of them.
@@ -58,6 +60,7 @@ pub struct BulkPreview {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BulkState {
     Running,
@@ -88,7 +91,8 @@ pub struct BulkSnapshot {
 }
 
 /// One execution that refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFailure {
     pub execution_id: ExecutionId,
     /// The error's stable word.
@@ -97,7 +101,8 @@ pub struct BulkFailure {
 }
 
 /// The first of the executions that refused; only so many are kept.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFailurePage {
     pub failures: Vec<BulkFailure>,
     /// Present when there is more.

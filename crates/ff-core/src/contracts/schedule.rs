@@ -22,6 +22,7 @@ impl ScheduleId {
 
 /// The instants at which a schedule is due.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Timing {
     Cron {
@@ -56,6 +57,7 @@ impl Timing {
 
 /// What to do when a run is due and one before it has not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OverlapPolicy {
     /// Leaves this one out.
@@ -71,6 +73,7 @@ pub enum OverlapPolicy {
 
 /// What to do with runs that were due while nobody could look, or while later ones came due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum MissedPolicy {
     /// Leaves out whatever is more than a minute late.
@@ -141,6 +144,7 @@ impl PutScheduleArgs {
 
 /// What became of a `put_schedule`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PutScheduleOutcome {
     Created,
@@ -212,6 +216,7 @@ pub struct ScheduleSnapshot {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SchedulePause {
     pub reason: String,
     pub by: String,
@@ -220,6 +225,7 @@ pub struct SchedulePause {
 
 /// A range of due times that is being made up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Backfill {
     /// The last instant that has been dealt with.
     pub after: TimestampMs,

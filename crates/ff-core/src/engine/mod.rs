@@ -17,8 +17,8 @@ pub(crate) use prepare::{
     prepare_register, worker_key, worker_namespace,
 };
 pub(crate) use prepare::{check_timing, prepare_put_schedule, schedule_key};
-pub use prepare::{prepare_create, prepare_submission, prepare_submit, prepare_submit_flow};
 pub(crate) use prepare::{prepare_bulk, prepare_filter};
+pub use prepare::{prepare_create, prepare_submission, prepare_submit, prepare_submit_flow};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;

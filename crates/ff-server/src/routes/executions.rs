@@ -160,17 +160,13 @@ struct ListQuery {
 
 async fn list(call: Call<ListQuery, Nothing>) -> Answered<Answer<ExecutionPage>> {
     let query = call.query;
-    let tag = |text: String| match text.split_once(':') {
-        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-        None => Err(Refusal::invalid("a tag is looked for as key:value")),
-    };
     let args = ListExecutionsArgs {
         namespace: None,
         lane_id: query.lane_id.map(LaneId::new),
         states: wire::words(query.states.as_deref(), "state", wire::state)?,
         execution_kind: query.execution_kind,
         flow_id: query.flow_id.map(FlowId),
-        tag: query.tag.map(tag).transpose()?,
+        tag: query.tag.map(wire::tag).transpose()?,
         created_from: query.created_from,
         created_before: query.created_before,
         order: match query.order.as_deref() {

@@ -1,6 +1,7 @@
 //! The table of routes. Whatever is not in it does not exist.
 
 mod approve;
+mod bulk;
 mod claims;
 mod events;
 mod executions;
@@ -9,6 +10,7 @@ mod lanes;
 mod leases;
 mod limits;
 mod operate;
+mod schedules;
 mod steps;
 mod streams;
 mod suspension;
@@ -36,6 +38,8 @@ pub fn table() -> Vec<Route> {
     table.extend(limits::routes());
     table.extend(waitpoint_keys::routes());
     table.extend(webhooks::routes());
+    table.extend(schedules::routes());
+    table.extend(bulk::routes());
     table.extend(events::routes());
     table.extend(tokens::routes());
     table.extend(system::routes());

@@ -1,6 +1,7 @@
 //! The server on real sockets over real SQLite files.
 
 mod budgets;
+mod bulk;
 mod client;
 mod docs;
 mod events;
@@ -12,6 +13,7 @@ mod limits;
 mod operations;
 mod postgres;
 mod receiver;
+mod schedules;
 mod server;
 mod streams;
 mod suspension;

@@ -26,6 +26,8 @@ pub fn address(route: &Route) -> String {
         .replace("{quota_id}", "q")
         .replace("{kid}", "k1")
         .replace("{webhook_id}", "0193b3c4-0000-7000-8000-000000000001")
+        .replace("{schedule_name}", "s")
+        .replace("{bulk_id}", "0193b3c4-0000-7000-8000-000000000001")
 }
 
 /// Whether no API token is asked for.

@@ -1,7 +1,7 @@
 //! `flowfabric run ls`: executions that match, page by page.
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::commands::Session;
 use crate::failure::Failure;
@@ -66,6 +66,19 @@ impl Filter {
             ("created_before", self.created_before.clone()),
         ];
         parts.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+
+    /// The same as a body has it.
+    pub fn json(&self) -> Value {
+        let mut filter = Map::new();
+        for (name, value) in self.query() {
+            let value = match name {
+                "states" => json!(value.split(',').collect::<Vec<_>>()),
+                _ => json!(value),
+            };
+            filter.insert(name.to_owned(), value);
+        }
+        Value::Object(filter)
     }
 }
 

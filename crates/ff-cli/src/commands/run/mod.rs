@@ -6,6 +6,7 @@ mod start;
 mod watch;
 
 use clap::Subcommand;
+pub use list::Filter;
 
 pub use watch::LONG_POLL;
 

@@ -2,13 +2,17 @@
 
 use clap::Args;
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::list::Filter;
 use super::path;
-use crate::commands::{Session, input};
+use crate::commands::{Session, bulk, input};
 use crate::failure::Failure;
 use crate::output::{confirm, say};
+
+/// Whatever can be cancelled.
+const UNFINISHED: [&str; 7] =
+    ["waiting", "delayed", "rate_limited", "waiting_children", "active", "suspended", "resumable"];
 
 #[derive(Args)]
 pub struct Cancel {
@@ -39,47 +43,26 @@ impl Cancel {
             return Err(Failure::usage("name executions, or say which ones must match")
                 .hint("`flowfabric run cancel --state waiting --kind report --dry-run`"));
         }
-        let found = matching(session, &self.matching).await?;
+        let mut filter = self.matching.json();
+        if self.matching.states.is_none() {
+            filter["states"] = json!(UNFINISHED);
+        }
+        let found = bulk::preview(session, &filter).await?["matched"].as_u64().unwrap_or(0);
         if self.dry_run {
-            return session.output.one(&json!({ "would_cancel": found.len() }));
+            return session.output.one(&json!({ "would_cancel": found }));
         }
-        confirm(&format!("This cancels {} executions.", found.len()), self.yes)?;
-        let mut cancelled = 0;
-        for id in &found {
-            match cancel(session, id, &self.reason).await {
-                Ok(_) => cancelled += 1,
-                // It has ended by itself in the meantime.
-                Err(failure) => say(&format!("{id}: {}", failure.message)),
-            }
-        }
-        session.output.one(&json!({ "matched": found.len(), "cancelled": cancelled }))
+        confirm(&format!("This cancels {found} executions."), self.yes)?;
+        let action = json!({ "type": "cancel", "reason": self.reason });
+        let done = bulk::start(session, filter, action, false).await?;
+        session.output.one(&json!({
+            "bulk_id": done["bulk_id"], "matched": done["matched"], "cancelled": done["changed"],
+            "skipped": done["skipped"], "failed": done["failed"],
+        }))
     }
 }
 
 async fn cancel(session: &Session, id: &str, reason: &str) -> Result<Value, Failure> {
     session.client.post(&path(id, "/cancel"), &json!({ "reason": reason })).await
-}
-
-/// The unfinished executions that match.
-async fn matching(session: &Session, filter: &Filter) -> Result<Vec<String>, Failure> {
-    let finished = ["completed", "failed", "cancelled", "expired", "skipped"];
-    let mut found = Vec::new();
-    let mut cursor: Option<String> = None;
-    loop {
-        let mut query = filter.query();
-        query.push(("limit", "1000".to_owned()));
-        query.extend(cursor.map(|cursor| ("cursor", cursor)));
-        let page = session.client.get("/v1/executions", &query).await?;
-        let items = page["executions"].as_array().map_or(&[][..], |items| items);
-        let open = items
-            .iter()
-            .filter(|item| !finished.contains(&item["public_state"].as_str().unwrap_or_default()));
-        found.extend(open.filter_map(|item| item["execution_id"].as_str().map(str::to_owned)));
-        cursor = page["next_cursor"].as_str().map(str::to_owned);
-        if cursor.is_none() {
-            return Ok(found);
-        }
-    }
 }
 
 pub async fn retry(session: &Session, id: &str) -> Result<(), Failure> {
@@ -111,13 +94,7 @@ pub async fn priority(session: &Session, id: &str, priority: i32) -> Result<(), 
 }
 
 pub async fn tag(session: &Session, id: &str, tags: &[String]) -> Result<(), Failure> {
-    let mut body = Map::new();
-    for tag in tags {
-        let (key, value) = crate::cli::pair(tag).map_err(Failure::usage)?;
-        let value = if value.is_empty() { Value::Null } else { Value::String(value) };
-        body.insert(key, value);
-    }
-    let body = Value::Object(body);
+    let body = Value::Object(bulk::parsed(tags)?);
     session.client.call(Method::PATCH, &path(id, "/tags"), &[], Some(&body)).await?;
     say(&format!("{id} is tagged"));
     Ok(())

@@ -1,8 +1,8 @@
 //! Checks what callers submit, before it reaches the queue, and turns it into rows.
 
+mod bulk;
 mod flow;
 mod limit;
-mod bulk;
 mod schedule;
 mod step;
 mod stream;

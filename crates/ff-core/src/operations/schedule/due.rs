@@ -5,6 +5,7 @@ use serde_json::json;
 use super::run::{Run, needs_of_run, remember, start};
 use super::{Calendar, calendar, event, next_look, rules};
 use crate::contracts::{EventType, OverlapPolicy};
+use crate::mutants::{self, Mutant};
 use crate::operations::execution::{cancel, ending};
 use crate::operations::timer::Sweeping;
 use crate::rows::{ScheduleKey, ScheduleRow, TimerRow};
@@ -126,6 +127,9 @@ impl Look {
         let late_ms = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
         let found = dues.len();
         self.dues = rules::made_up(missed, dues, late_ms);
+        if mutants::active(Mutant::DueTimeLost) {
+            self.dues = self.dues.split_off(self.dues.len().saturating_sub(1));
+        }
         self.missed = older || self.dues.len() < found;
         self.looked_until = last;
         if self.dues.len() > STARTS {
