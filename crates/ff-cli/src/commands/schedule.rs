@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Session, input, segment};
 use crate::cli::{pair, span};
 use crate::failure::Failure;
-use crate::output::{column, say};
+use crate::output::{column, confirm, say};
 
 #[derive(Subcommand)]
 pub enum Schedule {
@@ -49,6 +49,9 @@ pub enum Schedule {
     /// Forget a schedule. Its runs stay.
     Rm {
         name: String,
+        /// Do it without being asked.
+        #[arg(long)]
+        yes: bool,
     },
     /// When a schedule would be due, without making it.
     Preview {
@@ -187,7 +190,8 @@ impl Schedule {
                 let body = json!({ "from": from, "until": until });
                 session.output.one(&client.post(&path(&name, "/backfill"), &body).await?)
             }
-            Self::Rm { name } => {
+            Self::Rm { name, yes } => {
+                confirm(&format!("This forgets the schedule {name}."), yes)?;
                 client.call(Method::DELETE, &path(&name, ""), &[], None).await?;
                 say(&format!("{name} is forgotten; its runs stay"));
                 Ok(())

@@ -136,7 +136,7 @@ fn schedules_are_made_and_driven_from_the_shell() {
     let range = ["--from", "2026-03-01T00:00:00Z", "--until", "2026-03-03T00:00:00Z"];
     let made_up = dev.run(&[&["schedule", "backfill", "nightly"][..], &range].concat());
     assert!(made_up.stdout.contains('2'), "{} {}", made_up.stdout, made_up.stderr);
-    assert_eq!(dev.run(&["schedule", "rm", "nightly"]).code, 0);
+    assert_eq!(dev.run(&["schedule", "rm", "nightly", "--yes"]).code, 0);
     assert_eq!(dev.run(&["schedule", "show", "nightly"]).code, 66);
     let preview = dev.run(&["schedule", "preview", "--every", "15m", "-o", "json"]);
     let preview: Value = serde_json::from_str(&preview.stdout).expect("JSON");
