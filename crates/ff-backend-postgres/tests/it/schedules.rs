@@ -67,7 +67,7 @@ async fn a_due_time_has_one_run_whoever_looks() {
     let [one, other] = engines.each_ref().map(|engine| engine.trigger_schedule(trigger.clone()));
     let (one, other) = tokio::join!(one, other);
     assert_eq!(one.expect("trigger"), other.expect("trigger"));
-    let (from, until) = (TimestampMs(began.0), clock.now());
+    let (from, until) = (TimestampMs(began.0 + 1), clock.now());
     let range = BackfillScheduleArgs { schedule_id: id.clone(), from, until };
     engines[0].backfill_schedule(range).await.expect("backfill");
     engines[1].engine().sweep().await.expect("sweep");
