@@ -173,7 +173,7 @@ pub fn state(word: &str) -> Option<PublicState> {
 }
 
 /// A tag that is looked for.
-pub fn tag(text: String) -> Answered<(String, String)> {
+pub fn tag(text: &str) -> Answered<(String, String)> {
     match text.split_once(':') {
         Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
         None => Err(Refusal::invalid("a tag is looked for as key:value")),

@@ -80,18 +80,19 @@ impl Bulk {
                 session.output.one(&preview(session, &matching.json()).await?)
             }
             Self::Cancel { reason, start } => {
-                start.run(session, "cancels", json!({ "type": "cancel", "reason": reason })).await
+                let action = json!({ "type": "cancel", "reason": reason });
+                start.run(session, "cancels", &action).await
             }
             Self::Replay { start } => {
-                start.run(session, "replays", json!({ "type": "replay" })).await
+                start.run(session, "replays", &json!({ "type": "replay" })).await
             }
             Self::Priority { priority, start } => {
                 let action = json!({ "type": "change_priority", "new_priority": priority });
-                start.run(session, "reprioritises", action).await
+                start.run(session, "reprioritises", &action).await
             }
             Self::Retag { tags, start } => {
                 let action = json!({ "type": "set_tags", "tags": parsed(&tags)? });
-                start.run(session, "retags", action).await
+                start.run(session, "retags", &action).await
             }
             Self::Ls => list(session).await,
             Self::Show { bulk_id } => {
@@ -128,7 +129,7 @@ pub async fn preview(session: &Session, filter: &Value) -> Result<Value, Failure
 
 impl Start {
     /// `does` is what happens, as the question before it has it.
-    pub async fn run(self, session: &Session, does: &str, action: Value) -> Result<(), Failure> {
+    pub async fn run(self, session: &Session, does: &str, action: &Value) -> Result<(), Failure> {
         if self.matching.query().is_empty() {
             return Err(Failure::usage("say which executions must match")
                 .hint("`flowfabric bulk preview --state waiting --kind report`"));
@@ -139,7 +140,7 @@ impl Start {
             return session.output.one(&json!({ "matched": matched }));
         }
         confirm(&format!("This {does} {matched} executions."), self.yes)?;
-        let answer = start(session, filter, action, self.no_wait).await?;
+        let answer = start(session, &filter, action, self.no_wait).await?;
         session.output.one(&answer)
     }
 }
@@ -147,8 +148,8 @@ impl Start {
 /// Starts a bulk operation and follows it to its end, unless nobody wants to wait.
 pub async fn start(
     session: &Session,
-    filter: Value,
-    action: Value,
+    filter: &Value,
+    action: &Value,
     no_wait: bool,
 ) -> Result<Value, Failure> {
     let body = json!({ "filter": filter, "action": action });

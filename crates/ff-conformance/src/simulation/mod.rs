@@ -343,7 +343,7 @@ impl Simulation {
                 let cascade = |key: &AnyKey| key.spec == CascadeRow::SPEC;
                 tables.executions.values().all(|row| row.is_finished())
                     && !tables.records.keys().any(cascade)
-                    && self.schedules_have_ended(tables)
+                    && schedules::have_ended(tables)
             })
     }
 

@@ -68,12 +68,12 @@ impl Simulation {
         }
         self.store.read(check_once)
     }
+}
 
-    /// Whether no schedule has anything left to start.
-    pub(super) fn schedules_have_ended(&self, tables: &Tables) -> bool {
-        let open = |row: &ScheduleRow| row.next_start.is_some() || row.runs.0.buffered.is_some();
-        !records::<ScheduleRow>(tables).iter().any(open)
-    }
+/// Whether no schedule has anything left to start.
+pub(super) fn have_ended(tables: &Tables) -> bool {
+    let open = |row: &ScheduleRow| row.next_start.is_some() || row.runs.0.buffered.is_some();
+    !records::<ScheduleRow>(tables).iter().any(open)
 }
 
 /// How many runs each due time has.

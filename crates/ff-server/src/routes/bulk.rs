@@ -62,7 +62,7 @@ fn filter(given: BulkFilter) -> Answered<contracts::BulkFilter> {
         states: given.states,
         execution_kind: given.execution_kind,
         flow_id: given.flow_id,
-        tag: given.tag.map(wire::tag).transpose()?,
+        tag: given.tag.as_deref().map(wire::tag).transpose()?,
         created_from: given.created_from,
         created_before: given.created_before,
     })

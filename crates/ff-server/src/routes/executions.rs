@@ -166,7 +166,7 @@ async fn list(call: Call<ListQuery, Nothing>) -> Answered<Answer<ExecutionPage>>
         states: wire::words(query.states.as_deref(), "state", wire::state)?,
         execution_kind: query.execution_kind,
         flow_id: query.flow_id.map(FlowId),
-        tag: query.tag.map(wire::tag).transpose()?,
+        tag: query.tag.as_deref().map(wire::tag).transpose()?,
         created_from: query.created_from,
         created_before: query.created_before,
         order: match query.order.as_deref() {

@@ -53,7 +53,7 @@ impl Cancel {
         }
         confirm(&format!("This cancels {found} executions."), self.yes)?;
         let action = json!({ "type": "cancel", "reason": self.reason });
-        let done = bulk::start(session, filter, action, false).await?;
+        let done = bulk::start(session, &filter, &action, false).await?;
         session.output.one(&json!({
             "bulk_id": done["bulk_id"], "matched": done["matched"], "cancelled": done["changed"],
             "skipped": done["skipped"], "failed": done["failed"],
