@@ -9,11 +9,13 @@ use crate::evidence::Evidence;
 use crate::history::{Outcome, Phase};
 use crate::workload::LEASE_MS;
 
-/// From the last sign of life of a killed process to the next grant of what it held.
+/// What became of leases whose holder was killed, from its last sign of life on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reruns {
-    /// In milliseconds, in ascending order.
-    pub waits: Vec<u64>,
+    /// Until the lease was taken back, in milliseconds, in ascending order.
+    pub expiries: Vec<u64>,
+    /// Until somebody else was given the work. It may have had to queue behind other work.
+    pub grants: Vec<u64>,
 }
 
 impl Reruns {
@@ -32,41 +34,49 @@ impl Reruns {
                 }
             }
         }
-        let mut waits = Vec::new();
+        let mut reruns = Self::default();
         for event in &evidence.log {
             if event.event_type != EventType::LeaseExpired {
                 continue;
             }
             let Some((holder, _)) = grants.get(&(&*event.id, event.epoch)) else { continue };
-            let next = (1..4).find_map(|more| grants.get(&(&*event.id, event.epoch + more)));
-            let (Some((_, next)), Some(gone)) = (next, gone.get(holder)) else { continue };
+            let Some(gone) = gone.get(holder) else { continue };
             // What expired while its holder lived tells nothing about deaths.
             let expired = u64::try_from(event.at).unwrap_or_default() * 1_000_000;
-            if expired > *gone && next > gone {
-                waits.push((next - gone) / 1_000_000);
+            if expired <= *gone {
+                continue;
+            }
+            reruns.expiries.push((expired - gone) / 1_000_000);
+            let next = (1..4).find_map(|more| grants.get(&(&*event.id, event.epoch + more)));
+            if let Some((_, next)) = next.filter(|(_, next)| next > gone) {
+                reruns.grants.push((next - gone) / 1_000_000);
             }
         }
-        waits.sort_unstable();
-        Self { waits }
+        reruns.expiries.sort_unstable();
+        reruns.grants.sort_unstable();
+        reruns
     }
+}
 
-    /// The wait that so many percent did not exceed.
-    pub fn percentile(&self, percent: usize) -> Option<u64> {
-        let last = self.waits.len().checked_sub(1)?;
-        self.waits.get(last * percent / 100).copied()
-    }
+/// The wait that so many percent did not exceed.
+fn percentile(waits: &[u64], percent: usize) -> Option<u64> {
+    let last = waits.len().checked_sub(1)?;
+    waits.get(last * percent / 100).copied()
 }
 
 impl fmt::Display for Reruns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Some(p50), Some(p99)) = (self.percentile(50), self.percentile(99)) else {
-            return writeln!(f, "no lease outlived its holder");
-        };
-        let count = self.waits.len();
-        writeln!(
-            f,
-            "worker death to re-run: p50 {p50} ms, p99 {p99} ms; {count} leases of {LEASE_MS} ms"
-        )
+        for (what, waits) in [("lease taken back", &self.expiries), ("re-run", &self.grants)] {
+            let count = waits.len();
+            match (percentile(waits, 50), percentile(waits, 99)) {
+                (Some(p50), Some(p99)) => writeln!(
+                    f,
+                    "worker death to {what}: p50 {p50} ms, p99 {p99} ms ({count} of {LEASE_MS} ms)"
+                )?,
+                _ => writeln!(f, "worker death to {what}: nobody died with work in hand")?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -76,9 +86,9 @@ mod tests {
 
     #[test]
     fn percentiles() {
-        let reruns = Reruns { waits: (1..=100).collect() };
-        assert_eq!((reruns.percentile(50), reruns.percentile(99)), (Some(50), Some(99)));
-        assert_eq!(Reruns::default().percentile(50), None);
-        assert!(Reruns::default().to_string().contains("no lease"));
+        let waits: Vec<u64> = (1..=100).collect();
+        assert_eq!((percentile(&waits, 50), percentile(&waits, 99)), (Some(50), Some(99)));
+        assert_eq!(percentile(&[], 50), None);
+        assert!(Reruns::default().to_string().contains("nobody died"));
     }
 }

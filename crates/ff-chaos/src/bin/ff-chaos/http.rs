@@ -21,7 +21,8 @@ use crate::options::Options;
 
 /// Longer than a lease.
 const SHORT: Duration = Duration::from_millis(500);
-const PAUSE_MS: (u64, u64) = (10, 60);
+/// So long that the workers keep up with the submitters while servers come and go.
+const PAUSE_MS: (u64, u64) = (40, 160);
 const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(60);
 
 pub fn kill_and_judge(
