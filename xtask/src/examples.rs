@@ -1,5 +1,7 @@
 //! The examples: each is run, and must end well and say what it promises.
 
+use ff_testkit::postgres::{Cluster, ClusterOptions};
+
 use crate::process::cargo;
 
 /// The name of each example and the last line that it prints.
@@ -13,21 +15,22 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("transaction", "One order, one letter: Thank you."),
 ];
 
-/// Runs them all; those that need a PostgreSQL are told of one.
-pub fn check(postgres: Option<&str>) -> Result<(), String> {
+/// Runs them all. Those that need a PostgreSQL are told of one that keeps what it was given: the
+/// engine takes no other unless it is told to, and an example does not say that.
+pub fn check() -> Result<(), String> {
+    let cluster = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() });
+    let cluster = cluster.map_err(|error| format!("a private PostgreSQL: {error:#}"))?;
     for (name, last) in EXAMPLES {
-        check_one(name, last, postgres).map_err(|error| format!("example {name}: {error}"))?;
+        check_one(name, last, &cluster.url()).map_err(|error| format!("example {name}: {error}"))?;
         eprintln!("   {name}: {last}");
     }
     Ok(())
 }
 
-fn check_one(name: &str, last: &str, postgres: Option<&str>) -> Result<(), String> {
+fn check_one(name: &str, last: &str, database: &str) -> Result<(), String> {
     let mut command = cargo();
     command.args(["run", "--quiet", "--package", "flowfabric", "--example", name]);
-    if let Some(url) = postgres {
-        command.env("DATABASE_URL", url);
-    }
+    command.env("DATABASE_URL", database);
     let output = command.output().map_err(|error| error.to_string())?;
     let stdout = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {

@@ -15,10 +15,11 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask <command>
 
-  test                 everything: format, lints, tests, mutants, tidy, the quickstart
+  test                 everything: format, lints, tests, mutants, tidy, the examples
   tidy                 the style of the tree, as a test
   docs [--check]       writes docs/errors.md and docs/operations.md, or checks them
   quickstart           the quickstart, killed half-way, finished, and run once more
+  examples             every example, with a private PostgreSQL for those that need one
   bench <store> [...]  measures a store; its flags are passed on
   chaos [store] [...]  kills processes under load again and again; arguments are passed on
   postgres <command>   runs a command with a private PostgreSQL, which FF_PG_TEST_URL names:
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         "tidy" => tidy::run(rest),
         "docs" => docs::run(rest),
         "quickstart" => process::no_arguments(rest).and_then(|()| quickstart::check()),
+        "examples" => process::no_arguments(rest).and_then(|()| examples::check()),
         "bench" => bench::run(rest),
         "chaos" => chaos::run(rest),
         "postgres" => postgres::run(rest),

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use ff_core::engine_backend::EngineBackend;
+use ff_core::types::Namespace;
+use ff_sdk::Client;
 use ff_sdk::load::Load;
 use ff_sdk::transport::{Embedded, Http, HttpOptions, Transport};
 use ff_server::{Auth, Bound, Config};
@@ -75,17 +77,22 @@ pub(crate) async fn measure(
     let embedded: Arc<dyn Transport> = Arc::new(Embedded::new(raw.backend()));
     let load = load(count);
     let slots = load.claim * load.workers;
-    let mut rates: [Vec<f64>; 5] = Default::default();
+    let mut rates: [Vec<f64>; 6] = Default::default();
+    let near = Client::embedded(raw.backend());
+    let far = Client::with_transport(server.transport.clone(), Namespace::new("default"));
     for _ in 0..rounds {
         rates[0].push(load.submit(&embedded).await?);
         rates[1].push(load.submit(&server.transport).await?);
         rates[2].push(load.drain(&embedded).await?);
         rates[3].push(load.drain(&server.transport).await?);
         load.submit(&embedded).await?;
-        rates[4].push(sdk::drain(raw.backend(), slots, count).await?);
+        rates[4].push(sdk::drain(near.clone(), raw.backend(), slots, count).await?);
+        load.submit(&server.transport).await?;
+        rates[5].push(sdk::drain(far.clone(), served.backend(), slots, count).await?);
     }
     server.stop().await?;
-    let [submit, http_submit, drain, http_drain, worker] = rates.map(|rates| median(&rates));
+    let [submit, http_submit, drain, http_drain, worker, http_worker] =
+        rates.map(|rates| median(&rates));
     let line = |name: &str, value| Line::new(name, Unit::PerSecond, value);
     Ok(vec![
         line("submit through HTTP, batches of 100 (4 callers)", http_submit)
@@ -97,5 +104,6 @@ pub(crate) async fn measure(
         line("drain by one SDK worker, 200 in flight", worker)
             .floor("drain, claims of 50 (4 workers)", drain)
             .bar(Bar::AtLeast(0.8)),
+        line("the same through HTTP", http_worker).floor("drain, claims of 50 (4 workers)", drain),
     ])
 }

@@ -15,6 +15,7 @@ use crate::workload::{KIND, LANE, LEASE, PAYLOAD_BYTES};
 /// Executions per second of one worker, from its start until its last handler has run. By then all
 /// but the last few completions have been committed.
 pub(crate) async fn drain(
+    client: Client,
     backend: Arc<dyn EngineBackend>,
     concurrency: usize,
     count: usize,
@@ -36,7 +37,6 @@ pub(crate) async fn drain(
             Ok(())
         }
     };
-    let client = Client::embedded(backend.clone());
     let worker = Worker::new(client).lane(LANE).lease(LEASE).concurrency(concurrency);
     let start = Instant::now();
     let mut rate = None;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use async_trait::async_trait;
 use ff_backend_sqlite::SqliteBackend;
+use ff_sdk::Client;
 use tokio::runtime::Runtime;
 
 use crate::http;
@@ -273,7 +274,9 @@ impl Run {
                 floors.push(self.runtime.block_on(raw.drain(crew, work))?.rate);
                 self.runtime.block_on(sdk.submit_batches(count, BATCH))?;
                 self.settle();
-                rates.push(self.runtime.block_on(sdk::drain(sdk.backend(), slots, count))?);
+                let client = Client::embedded(sdk.backend());
+                let drain = sdk::drain(client, sdk.backend(), slots, count);
+                rates.push(self.runtime.block_on(drain)?);
             }
             let name = format!("drain by one SDK worker, {slots} in flight");
             let line = Line::new(name, Unit::PerSecond, median(&rates));
