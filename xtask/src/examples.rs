@@ -21,7 +21,8 @@ pub fn check() -> Result<(), String> {
     let cluster = Cluster::start(ClusterOptions { durable: true, ..ClusterOptions::default() });
     let cluster = cluster.map_err(|error| format!("a private PostgreSQL: {error:#}"))?;
     for (name, last) in EXAMPLES {
-        check_one(name, last, &cluster.url()).map_err(|error| format!("example {name}: {error}"))?;
+        check_one(name, last, &cluster.url())
+            .map_err(|error| format!("example {name}: {error}"))?;
         eprintln!("   {name}: {last}");
     }
     Ok(())

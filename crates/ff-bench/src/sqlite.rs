@@ -290,7 +290,7 @@ impl Run {
     fn through_http(&mut self) -> Result<()> {
         self.say("the same load through a server");
         let (raw, served) = (self.bed("embedded")?, self.bed("served")?);
-        let (rounds, count) = (self.scale.rounds, self.scale.drained);
+        let (rounds, count) = (self.scale.rounds, self.scale.batched);
         let lines = self.runtime.block_on(http::measure(&raw, &served, rounds, count))?;
         self.lines.extend(lines);
         self.discard(raw);
