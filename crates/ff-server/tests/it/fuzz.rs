@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use ff_core::engine::clock::ManualClock;
+use ff_core::engine_backend::EngineBackend;
 use serde_json::{Map, Value, json};
 
 use crate::client::Response;
@@ -192,8 +193,17 @@ async fn furnished() -> (Server, Vec<String>) {
     client.send("PUT", "/v1/quotas/q", &[], Some(json!({ "concurrency": 9 }))).await.expect(200);
     let hook = json!({ "url": "https://hook.invalid/", "event_types": ["worker_lost"] });
     let hook = client.post("/v1/webhooks", hook).await.expect(201);
+    let schedule = json!({
+        "timing": { "type": "interval", "every_ms": 60_000 },
+        "template": { "lane_id": "idle", "execution_kind": "k" },
+    });
+    client.send("PUT", "/v1/schedules/s", &[], Some(schedule)).await.expect(200);
+    let bulk = json!({ "filter": { "lane_id": "none" }, "action": { "type": "replay" } });
+    let bulk = client.post("/v1/bulk", bulk).await.expect(201);
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let known = vec![
+        "s".to_owned(),
+        text(&bulk["bulk_id"]),
         waiting.replace("{fp:", "").replace('}', ""),
         waiting,
         text(&held["execution_id"]),
@@ -253,8 +263,10 @@ async fn requests_made_from_the_document_are_answered_as_it_says() {
     server.stop().await;
 }
 
-/// The end of the log.
+/// The end of the log, once everything has happened that happens by itself at this moment: bulk
+/// operations and backfills go on after their answer.
 async fn place(server: &Server) -> String {
+    server.backend.engine().sweep().await.unwrap();
     let page = server.client.get("/v1/events?namespace=*&from=latest&limit=1").await.expect(200);
     page["next_cursor"].as_str().unwrap().to_owned()
 }
