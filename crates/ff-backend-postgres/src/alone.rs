@@ -70,11 +70,9 @@ impl Turns {
     }
 
     /// A batch has found its rows in other hands.
-    pub fn met_somebody(&self, turn: &Turn<'_>) {
-        if turn.is_alone() {
-            let mut until = self.crowded_until.lock().unwrap_or_else(PoisonError::into_inner);
-            *until = Some(Instant::now() + CROWDED);
-        }
+    pub fn meet_somebody(&self) {
+        let mut until = self.crowded_until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = Some(Instant::now() + CROWDED);
     }
 }
 
@@ -101,6 +99,7 @@ impl PostgresStore {
     pub(crate) fn touches_known_rows(&self, needs: &Needs) -> bool {
         has_only_leases(needs)
             && !(needs.executions.is_empty() && needs.claimable.is_empty())
+            && needs.unwritten.is_empty()
             && self.held.has_all(needs.executions.iter())
     }
 

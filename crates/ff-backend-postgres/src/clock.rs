@@ -52,10 +52,7 @@ impl Time {
     pub fn observe(&self, now_ms: i64) -> TimestampMs {
         match self {
             Self::Database(clock) => {
-                let elapsed = clock.elapsed();
-                clock.origin.store(now_ms - elapsed, Ordering::Relaxed);
-                clock.asked.store(elapsed, Ordering::Relaxed);
-                clock.latest.fetch_max(now_ms, Ordering::Relaxed);
+                clock.hear(now_ms);
                 TimestampMs(now_ms)
             }
             Self::Given(clock) => clock.now(),
@@ -68,10 +65,12 @@ impl Time {
         match self {
             Self::Database(clock) => {
                 let asked = clock.asked.load(Ordering::Relaxed);
-                let fresh = asked.saturating_add(FRESH_MS) > clock.elapsed();
+                if asked.saturating_add(FRESH_MS) <= clock.elapsed() {
+                    return None;
+                }
                 let now = clock.now().0 - 1;
                 let latest = clock.latest.fetch_max(now, Ordering::Relaxed);
-                fresh.then_some(TimestampMs(now.max(latest)))
+                Some(TimestampMs(now.max(latest)))
             }
             Self::Given(clock) => Some(clock.now()),
         }
@@ -92,11 +91,49 @@ impl Time {
 }
 
 impl DatabaseClock {
+    fn hear(&self, now_ms: i64) {
+        let elapsed = self.elapsed();
+        self.origin.store(now_ms - elapsed, Ordering::Relaxed);
+        self.asked.store(elapsed, Ordering::Relaxed);
+        let latest = self.latest.fetch_max(now_ms, Ordering::Relaxed);
+        if latest > now_ms.saturating_add(FRESH_MS) {
+            // It was set back, or another server answers.
+            self.latest.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
     fn now(&self) -> TimestampMs {
         TimestampMs(self.origin.load(Ordering::Relaxed) + self.elapsed())
     }
 
     fn elapsed(&self) -> i64 {
         i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_database_says_what_time_it_is() {
+        let time = Time::database();
+        assert_eq!(time.fresh(), None, "nobody has asked it yet");
+        let host = TimestampMs::now().0;
+        for behind in [120_000, 600_000] {
+            let heard = host - behind;
+            time.observe(heard);
+            let fresh = time.fresh().expect("it was just asked").0;
+            assert!((heard..heard + 60_000).contains(&fresh), "{fresh} is not after {heard}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_told_an_earlier_time() {
+        let time = Time::database();
+        time.observe(1_000);
+        assert!(time.fresh() >= Some(TimestampMs(1_000)));
+        time.observe(998);
+        assert!(time.fresh() >= Some(TimestampMs(1_000)));
     }
 }

@@ -103,8 +103,9 @@ impl Rows {
 }
 
 impl Unlocked {
+    /// A row that is found twice is known as it was the first time.
     pub fn find(&mut self, key: ExecutionKey, writer: &str) {
-        self.found.insert(key, writer.into());
+        self.found.entry(key).or_insert_with(|| writer.into());
     }
 
     pub fn writer_of(&self, key: &ExecutionKey) -> Option<&str> {

@@ -1,8 +1,9 @@
 //! Reads what a batch needs, inside its transaction and under row locks.
 //!
-//! Locks are taken in one order everywhere: the sweeper's, flows, executions by key, then the rows
-//! that hang on them. Claims skip what is locked, so they never wait for anybody. Attempts are read
-//! in a statement of their own once their executions are locked: nobody else can move them then.
+//! Locks are taken in one order everywhere: the sweeper's, lanes that are written, flows,
+//! executions by key, then the rows that hang on them. Claims that lock skip what is locked.
+//! Attempts are read in a statement of their own once their executions are locked: nobody else can
+//! move them then.
 //!
 //! The transaction begins with the first thing that must be locked. What is read before, without a
 //! lock, is compared by the statement that writes it.
@@ -60,14 +61,25 @@ impl Loader<'_> {
         batch: &mut Batch,
         mut asked: Needs,
         now: TimestampMs,
-    ) -> Result<World, StoreError> {
+    ) -> Result<(World, Needs), StoreError> {
         let mut world = World::new(now, "postgres");
         self.round(&mut world, &asked).await?;
-        while let Some(more) = batch.more(&mut world, &mut asked) {
+        self.load_more(batch, &mut world, &mut asked).await?;
+        Ok((world, asked))
+    }
+
+    /// What the batch needs beyond what was asked for, seeing what that has brought.
+    pub async fn load_more(
+        &mut self,
+        batch: &mut Batch,
+        world: &mut World,
+        asked: &mut Needs,
+    ) -> Result<(), StoreError> {
+        while let Some(more) = batch.more(world, asked) {
             self.begin().await?;
-            self.round(&mut world, &more).await?;
+            self.round(world, &more).await?;
         }
-        Ok(world)
+        Ok(())
     }
 
     /// Begins the transaction, if it has not begun.
@@ -99,9 +111,10 @@ impl Loader<'_> {
         for (walker, walk) in &needs.walks {
             self.walk(world, *walker, walk, &mut executions).await?;
         }
+        self.lock_lanes(&needs.written_lanes).await?;
         self.flows(world, &needs.flows, &self.statements.flows_locked).await?;
         self.members(world, &needs.members, &mut executions).await?;
-        self.executions(world, &executions).await?;
+        self.executions(world, &executions, &needs.unwritten).await?;
         if needs.unannounced > 0 {
             self.unannounced(world, needs.unannounced).await?;
         }
@@ -122,10 +135,12 @@ impl Loader<'_> {
         &mut self,
         world: &mut World,
         keys: &BTreeSet<ExecutionKey>,
+        unwritten: &BTreeSet<ExecutionKey>,
     ) -> Result<(), StoreError> {
         let unread = |key: &&ExecutionKey| {
+            let stored = self.careful || unwritten.contains(*key);
             !world.executions.is_loaded(key)
-                && (self.careful || !self.held.take(**key, world, &mut self.unlocked))
+                && (stored || !self.held.take(**key, world, &mut self.unlocked))
         };
         let keys: Vec<&ExecutionKey> = keys.iter().filter(unread).collect();
         if keys.is_empty() {
@@ -285,6 +300,16 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// Before anything reads them: what is written of a lane rests on all of its row.
+    async fn lock_lanes(&mut self, lanes: &BTreeSet<Arc<str>>) -> Result<(), StoreError> {
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = lanes.iter().map(|lane| &**lane).collect();
+        let sql = "SELECT FROM ff_lane WHERE lane_id = ANY($1) ORDER BY lane_id FOR UPDATE";
+        self.fetch(sqlx::query(sql).bind(names)).await.map(drop)
+    }
+
     async fn lanes(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         let announced = if needs.unannounced > 0 { &world.unannounced[..] } else { &[] };
         let announced = announced.iter().filter_map(|key| world.executions.get(key));
@@ -393,9 +418,10 @@ impl Loader<'_> {
 /// Whether no rows are needed but those that claims and the ends of leases read.
 pub(crate) fn has_only_leases(needs: &Needs) -> bool {
     let rows = needs.flows.len() + needs.members.len() + needs.idempotency.len();
+    let lanes = needs.written_lanes.len();
     let records = needs.records.len() + needs.scans.len() + needs.walks.len();
     let swept = needs.due_timers + needs.unannounced;
-    rows + records + swept == 0 && needs.retention.is_none()
+    rows + lanes + records + swept == 0 && needs.retention.is_none()
 }
 
 fn timer(cells: &Column<'_>, words: &mut Words) -> Result<TimerRow, StoreError> {

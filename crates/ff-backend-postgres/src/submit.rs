@@ -77,7 +77,7 @@ async fn write(
         begun: true,
     };
     let needs = batch.needs();
-    let world = loader.load(batch, needs, now).await?;
+    let (world, _) = loader.load(batch, needs, now).await?;
     // No waiting claim is taken along: it must not share the fate of the caller's own work.
     let mut change = batch.decide(world, &Bells::default());
     unannounced(&mut change);

@@ -104,13 +104,14 @@ impl PostgresStore {
                 self.commit_prepared(writer, change, appended, identity.shards).await
             }
             Ok(Prepared::Alone(change, unlocked)) => {
-                self.write_alone(writer, change, &unlocked, identity.shards).await
+                let done = self.write_alone(writer, change, &unlocked, identity.shards).await;
+                if let Err(StoreError::Conflict(_) | StoreError::Retry(_)) = &done {
+                    self.turns.meet_somebody();
+                }
+                done
             }
             Err(error) => Err(error),
         };
-        if let Err(StoreError::Conflict(_) | StoreError::Retry(_)) = &done {
-            self.turns.met_somebody(&turn);
-        }
         let (change, written_by) = done?;
         if let Some(writer) = written_by {
             self.held.learn(&change, &writer);
@@ -170,9 +171,11 @@ impl PostgresStore {
             locking: fresh.is_none(),
             begun: fresh.is_none(),
         };
-        let mut world = loader.load(batch, needs, now).await?;
+        let (mut world, mut asked) = loader.load(batch, needs, now).await?;
         if begun.elapsed() > STALE {
             world.now = self.time.observe(ask_time(loader.connection).await?);
+            // What is due by now may need more than what was due then.
+            loader.load_more(batch, &mut world, &mut asked).await?;
         }
         let change = batch.decide(world, &self.bells);
         if !loader.unlocked.is_confirmed_by(&change) {

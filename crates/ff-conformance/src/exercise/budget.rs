@@ -258,6 +258,50 @@ pub async fn suspended_for_approval(f: &Fixture) {
     assert_eq!(code(&f.backend.approve_budget(approve(tokens(10))).await), "not_runnable");
 }
 
+/// A budget over all namespaces is raised only by those who are confined to none.
+pub async fn raised_by_its_owner(f: &Fixture) {
+    let everybody = Namespace::new("");
+    let args = PutBudgetArgs {
+        namespace: everybody.clone(),
+        scope: BudgetScope::Namespace,
+        on_breach: BreachAction::Suspend,
+        ..budget(10, 10)
+    };
+    f.backend.put_budget(args).await.unwrap();
+    f.start(item()).await;
+    let waiting = f.submit(item()).await;
+    assert!(f.try_claim().await.is_none());
+    assert_eq!(f.state(&waiting).await, PublicState::Suspended);
+    let raise = |raise: u64| ApproveBudgetArgs {
+        execution_id: waiting.clone(),
+        raise: tokens(raise),
+        by: "somebody".into(),
+    };
+    let tenant = Namespaced::new(f.backend.clone(), namespace());
+    assert_eq!(code(&tenant.approve_budget(raise(1_000)).await), "not_found");
+    let hard =
+        async || f.backend.get_budget(&everybody, &id()).await.unwrap().dimensions["tokens"].hard;
+    assert_eq!(hard().await, Some(10));
+    f.backend.approve_budget(raise(u64::MAX >> 11)).await.unwrap();
+    assert_eq!(hard().await, Some(ff_core::limits::AMOUNT_MAX));
+}
+
+/// Claims look at a bounded number of limits, so no more can be declared.
+pub async fn bounded_number(f: &Fixture) {
+    let put = |number: usize| {
+        let budget_id = BudgetId::new(format!("budget-{number}"));
+        let args = PutBudgetArgs { budget_id, scope: BudgetScope::Namespace, ..budget(10, 1) };
+        f.backend.put_budget(args)
+    };
+    for number in 0..256 {
+        put(number).await.unwrap();
+    }
+    assert_eq!(code(&put(256).await), "invalid_input");
+    put(7).await.unwrap();
+    f.backend.delete_budget(&namespace(), &BudgetId::new("budget-7")).await.unwrap();
+    put(256).await.unwrap();
+}
+
 pub async fn pending_is_cancelled(f: &Fixture) {
     let args = PutBudgetArgs { on_breach: BreachAction::CancelPending, ..budget(10, 10) };
     f.backend.put_budget(args).await.unwrap();

@@ -141,7 +141,7 @@ pub async fn missed_skip(f: &Fixture) {
     let hourly = PutScheduleArgs { schedule_id: hourly, timing: daily, missed, ..every_minute() };
     f.backend.put_schedule(hourly).await.unwrap();
     // Nobody looks for more than an hour.
-    f.advance(62 * MINUTE).await;
+    f.advance(62 * MINUTE + 1).await;
     let page = f.backend.list_executions(ListExecutionsArgs::default()).await.unwrap();
     assert_eq!(page.executions.len(), 1, "only what is on time is run");
     let run = f.snapshot(&page.executions[0].execution_id).await;

@@ -14,12 +14,17 @@ use crate::types::ExecutionKey;
 pub struct Needs {
     /// Each with its result, however large, and its current attempt.
     pub executions: BTreeSet<ExecutionKey>,
+    /// Those of them that must be as they are stored now: whoever reads them may write nothing
+    /// that would tell.
+    pub unwritten: BTreeSet<ExecutionKey>,
     /// Attempts beyond the current ones.
     pub attempts: BTreeSet<AttemptKey>,
     pub flows: BTreeSet<FlowKey>,
     /// Executions of flows, each with its current attempt.
     pub members: BTreeSet<MemberScan>,
     pub lanes: BTreeSet<Arc<str>>,
+    /// Those of them that may be written.
+    pub written_lanes: BTreeSet<Arc<str>>,
     pub idempotency: BTreeSet<IdempotencyKey>,
     pub records: BTreeSet<AnyKey>,
     pub scans: BTreeSet<Scan>,
@@ -78,6 +83,18 @@ pub struct RetentionScan {
 impl Needs {
     pub fn execution(&mut self, key: ExecutionKey) {
         self.executions.insert(key);
+    }
+
+    /// An execution that the operation reads and does not write.
+    pub fn unwritten_execution(&mut self, key: ExecutionKey) {
+        self.executions.insert(key);
+        self.unwritten.insert(key);
+    }
+
+    /// A lane that the operation may write.
+    pub fn written_lane(&mut self, lane: Arc<str>) {
+        self.lanes.insert(lane.clone());
+        self.written_lanes.insert(lane);
     }
 
     pub fn attempt(&mut self, execution: ExecutionKey, index: u32) {

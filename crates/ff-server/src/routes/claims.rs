@@ -49,6 +49,9 @@ async fn claim(call: Call<Nothing, ClaimRequest>) -> Answered<Answer<ClaimAnswer
     Ok(Answer::json(ClaimAnswer { executions }))
 }
 
+/// A claim whose client has gone is given so long to end what it has begun.
+const COMMIT: Duration = Duration::from_millis(500);
+
 /// Claims for a client that may go away meanwhile. What it does not take any more is put back, so
 /// that nobody has to wait for the lease to expire.
 async fn claim_for(
@@ -57,10 +60,15 @@ async fn claim_for(
     closing: CancellationToken,
     mut answer: oneshot::Sender<Result<Vec<ClaimedExecution>, EngineError>>,
 ) {
+    let mut claiming = std::pin::pin!(backend.claim_many(args));
     let claimed = tokio::select! {
         biased;
-        claimed = backend.claim_many(args) => claimed,
-        () = answer.closed() => return,
+        claimed = &mut claiming => claimed,
+        () = answer.closed() => {
+            // It may be in the middle of a commit.
+            let late = tokio::time::timeout(COMMIT, claiming).await;
+            late.unwrap_or_else(|_| Ok(Vec::new()))
+        }
         () = closing.cancelled() => Ok(Vec::new()),
     };
     if let Err(Ok(untaken)) = answer.send(claimed) {

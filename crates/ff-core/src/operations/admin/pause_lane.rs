@@ -31,7 +31,7 @@ impl Operation for PauseLane {
     const NAME: &'static str = "pause_lane";
 
     fn needs(&self, needs: &mut Needs) {
-        needs.lanes.insert(self.lane.clone());
+        needs.written_lane(self.lane.clone());
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {
@@ -63,7 +63,7 @@ impl Operation for ResumeLane {
     const NAME: &'static str = "resume_lane";
 
     fn needs(&self, needs: &mut Needs) {
-        needs.lanes.insert(self.lane.clone());
+        needs.written_lane(self.lane.clone());
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {

@@ -51,6 +51,12 @@ pub(crate) fn needs(needs: &mut Needs, handle: &Handle) {
     needs.attempt(handle.key(), handle.attempt_index());
 }
 
+/// The same for an operation that moves at most the attempt.
+pub(crate) fn needs_unwritten(needs: &mut Needs, handle: &Handle) {
+    needs.unwritten_execution(handle.key());
+    needs.attempt(handle.key(), handle.attempt_index());
+}
+
 /// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
 /// the store's clock.
 pub(crate) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {

@@ -22,7 +22,7 @@ impl Operation for Progress {
     const MAY_END_LEASES: bool = false;
 
     fn needs(&self, needs: &mut Needs) {
-        fence::needs(needs, &self.handle);
+        fence::needs_unwritten(needs, &self.handle);
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {

@@ -24,7 +24,7 @@ impl Operation for Renew {
 
     fn needs(&self, needs: &mut Needs) {
         for handle in &self.handles {
-            fence::needs(needs, handle);
+            fence::needs_unwritten(needs, handle);
         }
     }
 

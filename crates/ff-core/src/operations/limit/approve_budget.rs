@@ -5,6 +5,7 @@ use serde_json::json;
 use super::drafts::Drafts;
 use crate::contracts::{ApproveBudgetArgs, EventType};
 use crate::engine_error::{EngineError, StateKind};
+use crate::limits;
 use crate::operations::Operation;
 use crate::operations::execution::requeue::make_ready;
 use crate::operations::execution::transition;
@@ -42,6 +43,11 @@ impl Operation for ApproveBudget {
         let wait = wait.ok_or(EngineError::State(StateKind::NotRunnable))?;
         let limit = world.record::<LimitRow>(&LimitKey { id: wait.limit });
         if !args.raise.is_empty() {
+            // Who is confined to a namespace does not decide for the others.
+            let own = |limit: &LimitRow| {
+                world.scope().is_none_or(|scope| scope.as_str() == &*limit.namespace)
+            };
+            let limit = limit.filter(own);
             let mut limit = limit.ok_or(EngineError::NotFound { entity: "budget" })?;
             if let Rule::Budget(budget) = &mut limit.rule.0 {
                 for (dimension, more) in &args.raise {
@@ -49,7 +55,7 @@ impl Operation for ApproveBudget {
                     let hard = hard.ok_or_else(|| {
                         EngineError::invalid(format!("dimension {dimension:?} has no hard limit"))
                     })?;
-                    *hard = hard.saturating_add(*more);
+                    *hard = hard.saturating_add(*more).min(limits::AMOUNT_MAX);
                 }
             }
             change.update(&limit);

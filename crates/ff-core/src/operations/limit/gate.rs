@@ -12,6 +12,7 @@ use super::turns;
 use crate::contracts::{
     Amounts, BreachAction, BudgetScope, EventType, PutBudgetArgs, PutQuotaArgs, QuotaKey,
 };
+use crate::engine_error::EngineError;
 use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::transition;
@@ -30,8 +31,10 @@ use crate::types::TimestampMs;
 pub(crate) const VIEW: usize = 64;
 /// So many of one key stay in the claim index of a fair lane that has more than a claim can see.
 pub(super) const KEEP: usize = 16;
-/// A lane's limits beyond this many are not looked at.
+/// So many limits a lane can have, and so many there can be for all lanes.
 const RULES: usize = 256;
+/// Some that were declared at the same moment do not see each other.
+const RULES_READ: usize = RULES + 64;
 /// So many keys that have work put aside are looked at by one claim.
 const KEYS: usize = 256;
 
@@ -73,8 +76,24 @@ pub(crate) fn more(
     }
 }
 
-fn rules_of(lane: &Arc<str>) -> Scan {
-    Scan::of::<LimitRow>(values![lane.clone()]).by(&LimitRow::BY_LANE).limit(RULES).unlocked()
+pub(super) fn rules_of(lane: &Arc<str>) -> Scan {
+    Scan::of::<LimitRow>(values![lane.clone()]).by(&LimitRow::BY_LANE).limit(RULES_READ).unlocked()
+}
+
+/// Refuses a limit that claims would not look at.
+pub(super) fn check_room(
+    world: &World,
+    known: Option<&LimitRow>,
+    lane: &Arc<str>,
+) -> Result<(), EngineError> {
+    let here = known.is_some_and(|known| known.lane.as_ref() == Some(lane));
+    let rules = world.scan::<LimitRow>(&rules_of(lane)).len();
+    if here || rules < RULES {
+        return Ok(());
+    }
+    let whose = if lane.is_empty() { "all lanes".to_owned() } else { format!("lane {lane:?}") };
+    let detail = format!("{whose} have {rules} limits already, the most is {RULES}");
+    Err(EngineError::invalid(detail))
 }
 
 /// The keys of a quota that have work put aside.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::drafts::{Drafts, put};
-use super::{declared, mark_lane};
+use super::{declared, gate, mark_lane};
 use crate::contracts::{BudgetScope, EventType, PutBudgetArgs};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
@@ -33,7 +33,10 @@ impl Operation for PutBudget {
         let id = self.key().id;
         needs.record::<LimitRow>(&LimitKey { id });
         needs.record::<LimitStateRow>(&LimitStateKey { id });
-        needs.lanes.extend(self.lane());
+        if let Some(lane) = self.lane() {
+            needs.scan(&gate::rules_of(&lane));
+            needs.written_lane(lane);
+        }
         needs.flows.extend(self.flow);
         if let Some(execution) = self.execution() {
             needs.execution(execution);
@@ -57,6 +60,7 @@ impl Operation for PutBudget {
         };
         put(&mut change, known.is_some(), &row);
         if let Some(lane) = self.lane() {
+            gate::check_room(world, known.as_ref(), &lane)?;
             mark_lane(world, &mut change, &lane);
         }
         let id = self.key().id;

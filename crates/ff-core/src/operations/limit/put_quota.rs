@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::drafts::look_at;
-use super::{declared, mark_lane};
+use super::{declared, gate, mark_lane};
 use crate::contracts::PutQuotaArgs;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
@@ -24,7 +24,8 @@ impl Operation for PutQuota {
 
     fn needs(&self, needs: &mut Needs) {
         needs.record::<LimitRow>(&self.key());
-        needs.lanes.insert(self.lane());
+        needs.written_lane(self.lane());
+        needs.scan(&gate::rules_of(&self.lane()));
     }
 
     fn decide(&self, world: &World) -> Result<((), Change), EngineError> {

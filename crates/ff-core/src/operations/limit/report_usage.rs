@@ -28,7 +28,7 @@ impl Operation for ReportUsage {
     const MAY_END_LEASES: bool = false;
 
     fn needs(&self, needs: &mut Needs) {
-        fence::needs(needs, &self.handle);
+        fence::needs_unwritten(needs, &self.handle);
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {

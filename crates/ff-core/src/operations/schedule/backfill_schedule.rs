@@ -42,8 +42,7 @@ impl Operation for BackfillSchedule {
         }
         let calendar = calendar(&row)?;
         let after = TimestampMs(self.from.0.saturating_sub(1));
-        let dues = calendar.upcoming(after, limits::BACKFILL_RUNS + 1);
-        let count = dues.iter().filter(|due| **due < self.until).count();
+        let count = calendar.count(after, self.until, limits::BACKFILL_RUNS + 1);
         if count > limits::BACKFILL_RUNS {
             let detail = format!(
                 "the range has more than {} due times, which is the limit",

@@ -74,6 +74,14 @@ impl Calendar {
             .collect()
     }
 
+    /// How many due times there are between two instants, both left out, and at most so many.
+    pub fn count(&self, after: TimestampMs, until: TimestampMs, most: usize) -> usize {
+        std::iter::successors(self.next_after(after), |due| self.next_after(*due))
+            .take_while(|due| *due < until)
+            .take(most)
+            .count()
+    }
+
     /// When the run of a due time starts: as much later as chance says, but before the next one is
     /// due, so that runs start in the order in which they are due.
     pub fn start_of(&self, due: TimestampMs) -> TimestampMs {

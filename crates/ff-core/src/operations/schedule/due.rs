@@ -14,6 +14,8 @@ use crate::types::{ExecutionId, ExecutionKey, TimestampMs};
 
 /// At most this many runs are started in one look; the rest follow in the next.
 const STARTS: usize = 100;
+/// A schedule that this program cannot read is looked at again after so long.
+const UNREADABLE_MS: u64 = 60_000;
 
 /// What a look at a schedule finds.
 struct Look {
@@ -53,7 +55,10 @@ pub(crate) fn due(
     sweeping: &mut Sweeping,
 ) -> Option<TimestampMs> {
     let before = world.record::<ScheduleRow>(&ScheduleKey { id: timer.key.subject })?;
-    let look = look(&before, world.now)?;
+    let Some(look) = look(&before, world.now) else {
+        // Another program may be able to read it, and this one after an upgrade.
+        return Some(world.now.after_ms(UNREADABLE_MS));
+    };
     let mut row = before.clone();
     let running = still_running(world, &row);
     if running.iter().any(|key| sweeping.moved.contains(key)) {
@@ -123,8 +128,10 @@ impl Look {
         // Only the last one can be waiting for its jitter.
         dues.pop_if(|due| self.calendar.start_of(*due) > now);
         let Some(last) = dues.last().copied() else { return };
-        let late = now.since(self.calendar.start_of(last));
-        let late_ms = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
+        let late_ms = |due| {
+            let late = now.since(self.calendar.start_of(due));
+            u64::try_from(late.as_millis()).unwrap_or(u64::MAX)
+        };
         let found = dues.len();
         self.dues = rules::made_up(missed, dues, late_ms);
         if mutants::active(Mutant::DueTimeLost) {

@@ -6,26 +6,28 @@ use crate::types::TimestampMs;
 /// A run that is no later than this counts as on time.
 pub(super) const ON_TIME_MS: u64 = 60_000;
 
+/// So many of a schedule that is due every second can be on time.
+const ON_TIME_RUNS: usize = 61;
+
 /// How many due times a look must see to apply the policy.
 pub(super) fn reach(missed: MissedPolicy) -> usize {
     match missed {
-        MissedPolicy::Skip | MissedPolicy::Latest => 1,
+        MissedPolicy::Skip => ON_TIME_RUNS,
+        MissedPolicy::Latest => 1,
         MissedPolicy::All { max } => (max as usize).max(1),
     }
 }
 
-/// Which of the newest due times are run. `late_ms` is how long ago the last of them should have
-/// started.
+/// Which of the newest due times are run. `late_ms` is how long ago one should have started.
 pub(super) fn made_up(
     missed: MissedPolicy,
     mut dues: Vec<TimestampMs>,
-    late_ms: u64,
+    late_ms: impl Fn(TimestampMs) -> u64,
 ) -> Vec<TimestampMs> {
-    let keep = match missed {
-        MissedPolicy::Skip if late_ms > ON_TIME_MS => 0,
-        other => reach(other),
-    };
-    dues.split_off(dues.len().saturating_sub(keep))
+    if missed == MissedPolicy::Skip {
+        dues.retain(|due| late_ms(*due) <= ON_TIME_MS);
+    }
+    dues.split_off(dues.len().saturating_sub(reach(missed)))
 }
 
 /// What becomes of runs that are due together, given what was there before them.
@@ -82,20 +84,21 @@ mod tests {
     fn missed_table() {
         let (skip, latest, two) =
             (MissedPolicy::Skip, MissedPolicy::Latest, MissedPolicy::All { max: 2 });
-        for (policy, dues, late_ms, run) in [
+        let minute = ON_TIME_MS as i64;
+        for (policy, dues, now, run) in [
             (skip, &[][..], 0, &[][..]),
-            (skip, &[1], 0, &[1]),
-            (skip, &[1], ON_TIME_MS, &[1]),
-            (skip, &[1], ON_TIME_MS + 1, &[]),
-            (skip, &[1, 2, 3], 0, &[3]),
-            (latest, &[1], u64::MAX, &[1]),
-            (latest, &[1, 2, 3], u64::MAX, &[3]),
-            (two, &[1], u64::MAX, &[1]),
-            (two, &[1, 2, 3], 0, &[2, 3]),
-            (MissedPolicy::All { max: 0 }, &[1, 2, 3], 0, &[3]),
+            (skip, &[1], 1, &[1]),
+            (skip, &[1], 1 + minute, &[1]),
+            (skip, &[1], 2 + minute, &[]),
+            (skip, &[1, 2, 3], 2 + minute, &[2, 3]),
+            (latest, &[1], i64::MAX, &[1]),
+            (latest, &[1, 2, 3], i64::MAX, &[3]),
+            (two, &[1], i64::MAX, &[1]),
+            (two, &[1, 2, 3], 3, &[2, 3]),
+            (MissedPolicy::All { max: 0 }, &[1, 2, 3], 3, &[3]),
         ] {
-            let made_up = made_up(policy, at(dues), late_ms);
-            assert_eq!(made_up, at(run), "{policy:?} {dues:?} {late_ms}");
+            let made_up = made_up(policy, at(dues), |due| now.abs_diff(due.0));
+            assert_eq!(made_up, at(run), "{policy:?} {dues:?} {now}");
         }
     }
 

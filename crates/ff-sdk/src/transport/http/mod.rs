@@ -134,24 +134,21 @@ impl Http {
         self.get(&format!("{}/result", at(id)), &query, wait).await
     }
 
-    async fn report_some(&self, reports: &[Report]) -> Vec<Result<(), EngineError>> {
+    async fn report_some(&self, reports: &[Report]) -> Result<Outcomes, EngineError> {
         let operations = reports.iter().map(wire::operation).collect();
         let body = LeaseBatchRequest { operations };
-        let answer = self.post::<LeaseBatchAnswer>("/v1/leases/batch", &body, Duration::ZERO).await;
-        match answer {
-            Ok(answer) => {
-                let mut outcomes = answer.outcomes.into_iter();
-                let outcome = |_| match outcomes.next() {
-                    Some(LeaseOutcome::Refused { problem }) => Err(problem::engine_error(problem)),
-                    Some(_) => Ok(()),
-                    None => Err(problem::missing()),
-                };
-                reports.iter().map(outcome).collect()
-            }
-            Err(error) => reports.iter().map(|_| Err(problem::same(&error))).collect(),
-        }
+        let answer: LeaseBatchAnswer = self.post("/v1/leases/batch", &body, Duration::ZERO).await?;
+        let mut outcomes = answer.outcomes.into_iter();
+        let outcome = |_| match outcomes.next() {
+            Some(LeaseOutcome::Refused { problem }) => Err(problem::engine_error(problem)),
+            Some(_) => Ok(()),
+            None => Err(problem::missing()),
+        };
+        Ok(reports.iter().map(outcome).collect())
     }
 }
+
+type Outcomes = Vec<Result<(), EngineError>>;
 
 fn client() -> Result<reqwest::Client, Error> {
     // Whoever came first has installed one already, and any will do.
@@ -246,9 +243,20 @@ impl Transport for Http {
     async fn report(&self, reports: &[Report]) -> Vec<Result<(), EngineError>> {
         let mut outcomes = Vec::with_capacity(reports.len());
         let mut left = reports;
+        let mut most = usize::MAX;
         while !left.is_empty() {
-            let (some, rest) = left.split_at(batch(left));
-            outcomes.extend(self.report_some(some).await);
+            let (some, rest) = left.split_at(batch(left).min(most));
+            match self.report_some(some).await {
+                Ok(told) => outcomes.extend(told),
+                Err(error) if some.len() > 1 && problem::is_too_large(&error) => {
+                    most = some.len() / 2;
+                    continue;
+                }
+                Err(error) => {
+                    let told = |_| Err(problem::of_report(&error, some.len() == 1));
+                    outcomes.extend(some.iter().map(told));
+                }
+            }
             left = rest;
         }
         outcomes
@@ -365,7 +373,7 @@ impl Transport for Http {
         handle: &Handle,
         args: ExtendFlowArgs,
     ) -> Result<SubmitFlowResult, EngineError> {
-        let nodes = wire::nodes(args.nodes, self.options.namespace.as_ref())?;
+        let nodes = wire::joining(args.nodes)?;
         let body = ExtendFlowRequest { handle: handle.encode(), nodes, edges: args.edges };
         self.post("/v1/leases/extend-flow", &body, Duration::ZERO).await
     }

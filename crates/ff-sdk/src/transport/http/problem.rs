@@ -47,6 +47,9 @@ pub(super) fn refused(status: StatusCode, body: &[u8]) -> EngineError {
         return engine_error(problem);
     }
     let detail = format!("the server answered {status}");
+    if status == StatusCode::PAYLOAD_TOO_LARGE {
+        return EngineError::validation(ValidationKind::PayloadTooLarge, detail);
+    }
     // A proxy in between may say so while the server restarts.
     match status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         true => EngineError::Transport { backend: HTTP, source: detail.into() },
@@ -73,20 +76,23 @@ pub(super) fn missing() -> EngineError {
     unreadable(&"an outcome is missing")
 }
 
-/// One failure is told to everybody whom the request spoke of.
-pub(super) fn same(error: &EngineError) -> EngineError {
+/// What a refused request means for a report that was in it. Only its size is a fault of its own,
+/// and only if nothing else was in the request; all else may be mended while the lease stands.
+pub(super) fn of_report(error: &EngineError, alone: bool) -> EngineError {
     match error {
-        EngineError::Validation { kind, detail } => {
-            EngineError::Validation { kind: *kind, detail: detail.clone() }
-        }
         EngineError::OutcomeUnknown { detail, .. } => {
             EngineError::OutcomeUnknown { backend: HTTP, detail: detail.clone() }
         }
-        error if error.retryable() => {
-            EngineError::Transport { backend: HTTP, source: error.to_string().into() }
+        EngineError::Validation { kind, detail } if alone && is_too_large(error) => {
+            EngineError::Validation { kind: *kind, detail: detail.clone() }
         }
-        error => EngineError::invalid(error.to_string()),
+        error => EngineError::Transport { backend: HTTP, source: error.to_string().into() },
     }
+}
+
+/// Somebody on the way takes less in one request.
+pub(super) fn is_too_large(error: &EngineError) -> bool {
+    matches!(error, EngineError::Validation { kind: ValidationKind::PayloadTooLarge, .. })
 }
 
 fn chain(error: &reqwest::Error) -> String {
@@ -125,5 +131,15 @@ mod tests {
         assert_eq!(engine_error(problem("stale_lease", false)).code(), "stale_lease");
         assert!(engine_error(problem("overloaded", true)).retryable());
         assert!(!engine_error(problem("forbidden", false)).retryable());
+    }
+
+    #[test]
+    fn a_refused_request_says_nothing_about_the_results_in_it() {
+        for status in [StatusCode::UNAUTHORIZED, StatusCode::NOT_FOUND, StatusCode::BAD_REQUEST] {
+            assert!(of_report(&refused(status, b"<html>"), true).retryable(), "{status}");
+        }
+        let large = || refused(StatusCode::PAYLOAD_TOO_LARGE, b"<html>");
+        assert!(of_report(&large(), false).retryable());
+        assert_eq!(of_report(&large(), true).code(), "payload_too_large");
     }
 }

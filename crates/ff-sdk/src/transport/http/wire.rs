@@ -73,6 +73,12 @@ pub(super) fn flow(
     })
 }
 
+/// Nodes that join a flow: the engine puts them into the flow's own namespace.
+pub(super) fn joining(mut nodes: Vec<FlowNode>) -> Result<Vec<FlowNodeRequest>, EngineError> {
+    nodes.iter_mut().for_each(|node| node.work.namespace = Namespace::new(UNSAID));
+    self::nodes(nodes, None)
+}
+
 pub(super) fn nodes(
     nodes: Vec<FlowNode>,
     namespace: Option<&Namespace>,
