@@ -19,6 +19,7 @@ mod groups;
 mod held;
 mod listen;
 mod load;
+mod members;
 mod migrate;
 mod query;
 mod records;

@@ -17,6 +17,7 @@ use ff_core::rows::{
     AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey,
     TimerKind, TimerRow,
 };
+use ff_core::state::EligibilityState;
 use ff_core::store::cells::{Cells, Reader, Words, readable};
 use ff_core::store::{Batch, MemberScan, Needs, RetentionScan, Walk, Walked, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -40,6 +41,8 @@ pub(crate) struct Loader<'c> {
     pub outlines: &'c Outlines,
     pub held: &'c Held,
     pub unlocked: Unlocked,
+    /// The flows that this transaction has locked.
+    pub locked_flows: HashSet<FlowKey>,
     /// The number that sweepers of this database agree on.
     pub sweep_lock: i64,
     /// The last try met rows that should not be there.
@@ -93,7 +96,7 @@ impl Loader<'_> {
     }
 
     async fn round(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
-        let mut executions = needs.executions.clone();
+        let (mut executions, mut ending) = (needs.executions.clone(), needs.ending.clone());
         if !has_only_leases(needs) {
             self.begin().await?;
         }
@@ -104,6 +107,7 @@ impl Loader<'_> {
         }
         if needs.due_timers > 0 {
             self.due_timers(world, needs.due_timers, &mut executions).await?;
+            ending.clone_from(&executions);
         }
         if let Some(scan) = needs.retention {
             self.retired(world, scan, &mut executions).await?;
@@ -112,9 +116,10 @@ impl Loader<'_> {
             self.walk(world, *walker, walk, &mut executions).await?;
         }
         self.lock_lanes(&needs.written_lanes).await?;
-        self.flows(world, &needs.flows, &self.statements.flows_locked).await?;
+        self.lock_flows(world, needs, &ending).await?;
         self.members(world, &needs.members, &mut executions).await?;
         self.executions(world, &executions, &needs.unwritten).await?;
+        self.payloads(world, &needs.payloads).await?;
         if needs.unannounced > 0 {
             self.unannounced(world, needs.unannounced).await?;
         }
@@ -173,7 +178,8 @@ impl Loader<'_> {
         // of another fails, and the next try looks carefully.
         let may_have = |row: &&ExecutionRow| {
             let never_leased = row.lease_epoch == 0 && row.version > 0;
-            self.careful || !never_leased || !claimable.contains(&row.key)
+            let blocked = row.eligibility == EligibilityState::BlockedByDependencies;
+            self.careful || !never_leased || !(blocked || claimable.contains(&row.key))
         };
         let current = world.executions.rows().filter(may_have);
         let current =
@@ -207,7 +213,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    async fn flows(
+    pub(crate) async fn flows(
         &mut self,
         world: &mut World,
         keys: &BTreeSet<FlowKey>,
@@ -251,15 +257,16 @@ impl Loader<'_> {
                 .bind(narrow(scan.flow.partition))
                 .bind(scan.flow.id)
                 .bind(scan.after.unwrap_or_default())
-                .bind(whole(scan.limit));
+                // One more than asked for tells whether there is more.
+                .bind(whole(scan.limit).saturating_add(1));
             let found = self.fetch(query).await?;
             let mut last = None;
-            for cells in &found {
+            for cells in found.iter().take(scan.limit) {
                 let id = Reader::new(&Column(cells), self.words).uuid()?;
                 executions.insert(scan.flow.member(id));
                 last = Some(id);
             }
-            world.members.insert(*scan, last.filter(|_| found.len() == scan.limit));
+            world.members.insert(*scan, last.filter(|_| found.len() > scan.limit));
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 //! others need: no place in the log and no row of a lane. The executions are written as rows that
 //! no event has told of; the engine announces them when it sees them.
 
+use std::collections::HashSet;
+
 use ff_core::contracts::{Submission, SubmitOutcome};
 use ff_core::engine::{Engine, prepare_submit};
 use ff_core::engine_error::{EngineError, StoreError};
@@ -70,6 +72,7 @@ async fn write(
         outlines: &store.outlines,
         held: &store.held,
         unlocked: Unlocked::default(),
+        locked_flows: HashSet::new(),
         sweep_lock: identity.sweep_lock,
         careful: true,
         keeps: !store.pooled,

@@ -1,5 +1,6 @@
 //! The connections that write: one transaction per batch, owned by the engine's own tasks.
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,7 @@ impl PostgresStore {
             outlines: &self.outlines,
             held: &self.held,
             unlocked: Unlocked::default(),
+            locked_flows: HashSet::new(),
             sweep_lock: identity.sweep_lock,
             careful: writer.careful,
             keeps: !self.pooled,

@@ -52,6 +52,9 @@ impl Loader<'_> {
         world.executions.reserve(rows);
         world.attempts.reserve(rows);
         self.executions(world, &keys)?;
+        for key in &needs.payloads {
+            self.payload(world, key)?;
+        }
         for scan in &needs.members {
             self.members(world, *scan)?;
         }
@@ -117,6 +120,20 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// The payload of an execution that was read without it.
+    fn payload(&mut self, world: &mut World, key: &ExecutionKey) -> Result<(), StoreError> {
+        if world.executions.get(key).is_none_or(|row| row.payload != Blob::Apart) {
+            return Ok(());
+        }
+        let mut statement = self.prepare(&self.statements.payload)?;
+        let mut rows = statement.query([key.id.as_bytes()]).map_err(|e| store_error(&e))?;
+        if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
+            let payload = Reader::new(&Written(cells), self.words).blob()?;
+            world.executions.complement(key, |row| row.payload = payload);
+        }
+        Ok(())
+    }
+
     /// A row of an execution, its current attempt and its last event.
     fn joined(
         &mut self,
@@ -162,17 +179,21 @@ impl Loader<'_> {
     fn members(&mut self, world: &mut World, scan: MemberScan) -> Result<(), StoreError> {
         let mut statement = self.prepare(&self.statements.member)?;
         let after = scan.after.map(|after| after.as_bytes().to_vec()).unwrap_or_default();
-        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX);
+        // One more than asked for tells whether there is more.
+        let limit = i64::try_from(scan.limit).unwrap_or(i64::MAX).saturating_add(1);
         let mut rows = statement
             .query(params![scan.flow.id.as_bytes(), after, limit])
             .map_err(|e| store_error(&e))?;
         let (mut count, mut last) = (0, None);
         while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
             count += 1;
+            if count > scan.limit {
+                break;
+            }
             last = Some(cells.get(0).map_err(|e| store_error(&e))?);
             self.joined(world, cells, |_| true)?;
         }
-        world.members.insert(scan, last.filter(|_| count == scan.limit));
+        world.members.insert(scan, last.filter(|_| count > scan.limit));
         Ok(())
     }
 

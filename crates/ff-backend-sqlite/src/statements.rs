@@ -19,6 +19,7 @@ pub(crate) struct Statements {
     pub next_class_of_namespace: String,
     pub next_namespace: String,
     pub attempt: String,
+    pub payload: String,
     pub flow: String,
     pub lane: String,
     pub retired: String,
@@ -68,6 +69,9 @@ impl Default for Statements {
                 "SELECT {ATTEMPT} FROM ff_attempt \
                  WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"
             ),
+            payload: "SELECT payload, payload_apart FROM ff_exec_core \
+                      WHERE partition_key = 0 AND execution_id = ?1"
+                .to_owned(),
             flow: format!(
                 "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1"
             ),

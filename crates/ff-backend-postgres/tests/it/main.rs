@@ -6,6 +6,7 @@ mod contract;
 mod database;
 mod dropped;
 mod engines;
+mod flows;
 mod migrations;
 mod model;
 mod records;

@@ -14,6 +14,7 @@ mod fixture;
 mod flow_cancel;
 mod flow_graph;
 mod flow_grow;
+mod flow_retention;
 mod flow_wide;
 mod idempotency;
 mod lane;
@@ -150,6 +151,12 @@ fn of_flows() -> Vec<Exercise> {
         flow_grow {
             extend_with_nodes, late_edges, extend_refusals, waits_for_children, replay_one,
             replay_skipped, replay_from, fork,
+        }
+        flow_retention {
+            with_their_members with retention::by_age_config,
+            not_before_the_last_member with retention::by_age_config,
+            never_while_members_are_held with retention::by_age_config,
+            in_chunks with retention::by_age_config,
         }
         flow_wide {
             fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,

@@ -237,25 +237,30 @@ impl Engine {
     /// Announces what the log has not told of, fires every timer that is due and forgets what is
     /// past retention.
     pub async fn sweep(&self) -> Result<usize, EngineError> {
-        let mut total = self.announce().await?;
+        let mut total = self.announce().await? + self.fire().await?;
+        while let Some(scan) = self.config.retention.scan(RETAIN_EVENTS) {
+            let retired = self.run(None, Retain { scan }).await?;
+            // A log in several shards is trimmed one by one.
+            if retired == 0 {
+                break;
+            }
+            // What was forgotten may be the last of a flow.
+            total += retired + self.fire().await?;
+        }
+        Ok(total)
+    }
+
+    async fn fire(&self) -> Result<usize, EngineError> {
+        let mut total = 0;
         loop {
             let entropy = fastrand::u64(..);
             let swept = self.run(None, Sweep { limit: SWEEP_TIMERS, entropy }).await?;
             total += swept;
             // One sweep moves an execution once; what else is due for it is for the next one.
             if swept == 0 {
-                break;
+                return Ok(total);
             }
         }
-        while let Some(scan) = self.config.retention.scan(RETAIN_EVENTS) {
-            let retired = self.run(None, Retain { scan }).await?;
-            total += retired;
-            // A log in several shards is trimmed one by one.
-            if retired == 0 {
-                break;
-            }
-        }
-        Ok(total)
     }
 
     async fn announce(&self) -> Result<usize, EngineError> {

@@ -32,6 +32,10 @@ use crate::views;
 /// How many edges into one node are shown with it.
 const SHOWN_PARENTS: usize = 100;
 
+/// How long whoever waits for a cancellation trusts the bell, at first and in the end.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_secs(1);
+
 #[async_trait]
 pub trait FlowOperations: EngineBackend {
     /// Accepts a whole graph in one transaction, or refuses it with every reason.
@@ -256,12 +260,15 @@ pub(super) async fn wait_for_members(
     };
     let quiet = async {
         let mut bell = engine.store().listen().events();
+        // What is left to do may end without an event, so it also looks without one, ever rarer.
+        let mut patience = FIRST_LOOK;
         loop {
             bell.borrow_and_update();
             if is_quiet(engine, flow, policy).await? {
                 return Ok(());
             }
-            let _ = tokio::time::timeout(Duration::from_secs(1), bell.changed()).await;
+            let _ = tokio::time::timeout(patience, bell.changed()).await;
+            patience = LAST_LOOK.min(patience * 2);
         }
     };
     match tokio::time::timeout(patience, quiet).await {

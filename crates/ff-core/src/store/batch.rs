@@ -52,7 +52,8 @@ impl<O: Operation> Work for Pending<O> {
     }
 
     fn needs(&self, needs: &mut Needs) {
-        needs.restrict(self.scope.as_ref().map(|scope| scope.as_str().into()));
+        let scope = self.scope.as_ref().map(|scope| scope.as_str().into());
+        needs.ask(scope, O::MAY_END_LEASES);
         self.operation.needs(needs);
     }
 

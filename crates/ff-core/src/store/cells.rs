@@ -130,7 +130,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     }
 
     /// Two columns: the bytes, and whether they are stored apart.
-    fn blob(&mut self) -> Result<Blob, StoreError> {
+    pub fn blob(&mut self) -> Result<Blob, StoreError> {
         let bytes = self.bytes()?;
         let apart = self.flag()?;
         Ok(match bytes {

@@ -17,6 +17,11 @@ pub struct Needs {
     /// Those of them that must be as they are stored now: whoever reads them may write nothing
     /// that would tell.
     pub unwritten: BTreeSet<ExecutionKey>,
+    /// Those of them that may end. A store with locks takes the locks of their flows before theirs.
+    pub ending: BTreeSet<ExecutionKey>,
+    /// Those of them that are likely to be handed out here: their payloads, as far as they are
+    /// stored with the row.
+    pub payloads: BTreeSet<ExecutionKey>,
     /// Attempts beyond the current ones.
     pub attempts: BTreeSet<AttemptKey>,
     pub flows: BTreeSet<FlowKey>,
@@ -43,6 +48,8 @@ pub struct Needs {
     pub retention: Option<RetentionScan>,
     /// The namespace that the operation being asked is confined to.
     scope: Option<Arc<str>>,
+    /// Whether it may end executions.
+    may_end: bool,
 }
 
 /// "Up to n claimable executions in this lane for a worker that offers these capabilities."
@@ -83,6 +90,9 @@ pub struct RetentionScan {
 impl Needs {
     pub fn execution(&mut self, key: ExecutionKey) {
         self.executions.insert(key);
+        if self.may_end {
+            self.ending.insert(key);
+        }
     }
 
     /// An execution that the operation reads and does not write.
@@ -124,6 +134,7 @@ impl Needs {
         debug_assert!(self.claimable.is_empty(), "claims are scanned first");
         let mut any = false;
         any |= keep_new(&mut self.executions, &mut asked.executions);
+        any |= keep_new(&mut self.payloads, &mut asked.payloads);
         any |= keep_new(&mut self.attempts, &mut asked.attempts);
         any |= keep_new(&mut self.flows, &mut asked.flows);
         any |= keep_new(&mut self.members, &mut asked.members);
@@ -140,8 +151,9 @@ impl Needs {
         any.then_some(self)
     }
 
-    pub(super) fn restrict(&mut self, scope: Option<Arc<str>>) {
-        self.scope = scope;
+    /// From now on an operation is asked that is confined so and may end executions, or not.
+    pub(super) fn ask(&mut self, scope: Option<Arc<str>>, may_end: bool) {
+        (self.scope, self.may_end) = (scope, may_end);
     }
 
     /// Claims of one lane may be after the same executions, whatever else they offer, so each scan

@@ -51,6 +51,13 @@ impl<R: Row> Table<R> {
         self.load(row);
     }
 
+    /// Adds to a row what the store had left out of it.
+    pub fn complement(&mut self, key: &R::Key, add: impl FnOnce(&mut R)) {
+        if let Some(row) = self.slots.get_mut(key).and_then(|slot| slot.row.as_mut()) {
+            add(row);
+        }
+    }
+
     pub fn is_loaded(&self, key: &R::Key) -> bool {
         self.slots.contains_key(key)
     }

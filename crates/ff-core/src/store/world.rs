@@ -156,7 +156,7 @@ impl World {
         found.extend(fresh.filter(|row| {
             lanes.contains(&row.lane)
                 && capability::satisfied(&row.capability_class, offered)
-                && (row.flow_id.is_none() || self.flow_of(row).is_some())
+                && self.flow_is_known(row)
                 && !self.may_be_limited(row)
         }));
         // One lane's answer is in order already.
@@ -203,7 +203,19 @@ impl World {
     /// Whether limits may apply to an execution. Where that was not looked at they may.
     fn may_be_limited(&self, row: &ExecutionRow) -> bool {
         let unlimited = |lane: &Arc<str>| self.lanes.get(lane).is_some_and(|lane| !lane.limited);
-        !unlimited(&row.lane) || !unlimited(&LaneRow::every()) || row.may_name_budgets()
+        !unlimited(&row.lane)
+            || !unlimited(&LaneRow::every())
+            || row.may_name_budgets()
+            || self.flow_names_budgets(row)
+    }
+
+    fn flow_names_budgets(&self, row: &ExecutionRow) -> bool {
+        self.flow_of(row).is_some_and(|flow| !budget_names(&flow.raw_fields).is_empty())
+    }
+
+    /// Whether it was looked at if the flow of an execution still lives.
+    fn flow_is_known(&self, row: &ExecutionRow) -> bool {
+        row.flow_id.is_none() || self.flow_of(row).is_some()
     }
 
     /// Whether a limit may apply to anything that a worker may be given from these lanes.
@@ -214,10 +226,7 @@ impl World {
         let scans =
             lanes.iter().filter_map(|lane| self.claimable.get(&self.claim_scan(lane, offered)));
         let mut rows = scans.flat_map(|scan| &scan.keys).filter_map(|key| self.executions.get(key));
-        let flow_names = |row: &ExecutionRow| {
-            self.flow_of(row).is_some_and(|flow| !budget_names(&flow.raw_fields).is_empty())
-        };
-        rows.any(|row| row.may_name_budgets() || (row.flow_id.is_some() && flow_names(row)))
+        rows.any(|row| row.may_name_budgets() || self.flow_names_budgets(row))
     }
 
     /// Whether a lane hands work out. One that was never used is open.
@@ -234,7 +243,7 @@ impl World {
     }
 
     /// How much this batch has made claimable in lanes that it knows to be open. Members of flows
-    /// are left out, because whether their flow still lives may not have been looked at.
+    /// that were not looked at are left out, because they may have been cancelled.
     pub(super) fn new_work(&self) -> HashMap<Arc<str>, usize> {
         let mut work: HashMap<Arc<str>, usize> = HashMap::new();
         for key in &self.fresh {
@@ -243,7 +252,7 @@ impl World {
             };
             let known = self.lanes.get(&row.lane).is_some();
             let open = known && self.lane_is_open(&row.lane) && !self.may_be_limited(row);
-            if row.flow_id.is_none() && open {
+            if open && self.flow_is_known(row) {
                 *work.entry(row.lane.clone()).or_default() += 1;
             }
         }
@@ -252,7 +261,7 @@ impl World {
 
     fn claimable_row(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
         let known = |row: &&ExecutionRow| {
-            !self.unprepared || (row.flow_id.is_none() && !self.may_be_limited(row))
+            !self.unprepared || (self.flow_is_known(row) && !self.may_be_limited(row))
         };
         self.execution(key).filter(|row| row.is_claimable()).filter(known)
     }

@@ -47,6 +47,7 @@ impl Operation for Submit {
     type Reply = Vec<SubmitOutcome>;
 
     const NAME: &'static str = "submit";
+    const MAY_END_LEASES: bool = false;
 
     fn weight(&self) -> usize {
         self.items.len()

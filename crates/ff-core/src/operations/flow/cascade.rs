@@ -4,6 +4,8 @@
 //! left as a cascade: a record and a timer that is due at once, so that no crash can lose it. The
 //! lock of the flow stands for its edges.
 
+use std::collections::HashSet;
+
 use serde_json::json;
 use uuid::Uuid;
 
@@ -16,8 +18,8 @@ use crate::operations::execution::requeue::wait_until;
 use crate::operations::execution::transition;
 use crate::rows::{
     CascadeKey, CascadeKind, CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey, EdgeGroupRow,
-    EdgeKind, EdgeRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, TimerKind, TimerRow,
-    Word, values,
+    EdgeKind, EdgeRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, LaneRow, TimerKind,
+    TimerRow, Word, values,
 };
 use crate::state::{
     AttemptOutcome, AttemptState, BlockingReason, EligibilityState, TerminalOutcome,
@@ -25,26 +27,35 @@ use crate::state::{
 use crate::store::{Change, Needs, Scan, World, Write};
 use crate::types::{CancelSource, TimestampMs};
 
-/// How many edges one transaction follows from one member.
+/// How many edges the transaction that ends a member follows from it.
 pub(crate) const INLINE: usize = 256;
+/// How many edges one transaction follows after that.
+const CHUNK: usize = 1_000;
+/// How deep one transaction follows the skips that a skip causes.
+const LEVELS: usize = 32;
+/// How many members it skips on that way at most.
+pub(super) const SKIPPED: usize = 1_000;
 
 /// Why a sibling is cancelled that is not needed any more.
 pub(crate) const SPARED: &str = "sibling_quorum_satisfied";
 /// Why a sibling is cancelled whose success would change nothing.
 pub(crate) const POINTLESS: &str = "sibling_quorum_impossible";
 
-/// The edges that lead away from a member.
+/// The edges that lead away from a member. A member is of one flow, so that naming the flow would
+/// only invite a store to look through all the edges of the flow.
 pub(crate) fn edges_from(flow: FlowKey, upstream: Uuid, after: Option<Uuid>) -> Scan {
-    let prefix = values![flow.partition, upstream, flow.id];
-    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_UPSTREAM).limit(INLINE).unlocked();
-    scan.after(after.map(|edge| values![edge]).unwrap_or_default())
+    let prefix = values![flow.partition, upstream];
+    let limit = if after.is_some() { CHUNK } else { INLINE };
+    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_UPSTREAM).limit(limit).unlocked();
+    scan.after(after.map(|edge| values![flow.id, edge]).unwrap_or_default())
 }
 
 /// The edges that lead to a member.
 pub(crate) fn edges_into(flow: FlowKey, downstream: Uuid, after: Option<Uuid>) -> Scan {
-    let prefix = values![flow.partition, downstream, flow.id];
-    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_DOWNSTREAM).limit(INLINE).unlocked();
-    scan.after(after.map(|edge| values![edge]).unwrap_or_default())
+    let prefix = values![flow.partition, downstream];
+    let limit = if after.is_some() { CHUNK } else { INLINE };
+    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_DOWNSTREAM).limit(limit).unlocked();
+    scan.after(after.map(|edge| values![flow.id, edge]).unwrap_or_default())
 }
 
 /// The flow of a member: its row's key where it was loaded, for a store may have another number
@@ -58,6 +69,7 @@ pub(crate) fn flow_key(world: &World, row: &ExecutionRow) -> Option<FlowKey> {
 pub(crate) fn more(world: &World, needs: &mut Needs, row: &ExecutionRow) {
     let Some(flow) = flow_key(world, row).filter(|_| !row.is_finished()) else { return };
     more_of_group(needs, flow, row);
+    more_of_lane(needs, row);
     let scan = edges_from(flow, row.key.id, None);
     needs.scan(&scan);
     more_behind(world, needs, flow, &scan);
@@ -67,6 +79,15 @@ pub(crate) fn more(world: &World, needs: &mut Needs, row: &ExecutionRow) {
 pub(super) fn more_of_group(needs: &mut Needs, flow: FlowKey, row: &ExecutionRow) {
     if row.eligibility == EligibilityState::BlockedByDependencies {
         needs.record::<EdgeGroupRow>(&EdgeGroupKey { flow, downstream: row.key.id });
+    }
+}
+
+/// Claims that wait for work are decided behind whoever makes a member ready, and must know whether
+/// its lane is open and whether limits apply. Most children are of their parents' lane.
+fn more_of_lane(needs: &mut Needs, row: &ExecutionRow) {
+    if !needs.lanes.contains(&row.lane) {
+        needs.lanes.insert(row.lane.clone());
+        needs.lanes.insert(LaneRow::every());
     }
 }
 
@@ -84,8 +105,16 @@ pub(super) fn more_behind(world: &World, needs: &mut Needs, flow: FlowKey, edges
                 needs.record::<EdgeGroupRow>(&key);
                 // A member whose parents have decided is not touched, so it is not locked either.
                 let group = world.record::<EdgeGroupRow>(&key);
-                if group.is_some_and(|group| group.is_pending() || fires_twice()) {
+                let group = group.filter(|group| group.is_pending() || fires_twice());
+                if let Some(mut group) = group {
                     needs.execution(child);
+                    count_parent(&mut group, TerminalOutcome::Success, 1);
+                    if rule::decide(group.policy(), tally(&group)) == EdgeGroupState::Satisfied {
+                        needs.payloads.insert(child);
+                    }
+                    if let Some(child) = world.executions.get(&child) {
+                        more_of_lane(needs, child);
+                    }
                 }
             }
             EdgeKind::Awaits => {
@@ -97,6 +126,54 @@ pub(super) fn more_behind(world: &World, needs: &mut Needs, flow: FlowKey, edges
             }
         }
     }
+}
+
+/// What the members will look at that are skipped because a member did not succeed: each of them
+/// ends too, and those behind it are told in turn. What lies deeper or is one too many is left as a
+/// cascade of its own.
+pub(super) fn more_skipped(
+    world: &World,
+    needs: &mut Needs,
+    flow: FlowKey,
+    edges: &Scan,
+    skipped: &mut HashSet<Uuid>,
+) {
+    more_of_level(world, needs, flow, edges, (skipped, LEVELS));
+}
+
+fn more_of_level(
+    world: &World,
+    needs: &mut Needs,
+    flow: FlowKey,
+    edges: &Scan,
+    (skipped, levels): (&mut HashSet<Uuid>, usize),
+) {
+    if levels == 0 {
+        return;
+    }
+    for edge in world.scan::<EdgeRow>(edges) {
+        if skipped.len() < SKIPPED
+            && edge.kind == Word(EdgeKind::Depends)
+            && will_be_skipped(world, flow, edge.downstream)
+            && skipped.insert(edge.downstream)
+        {
+            let behind = edges_from(flow, edge.downstream, None);
+            needs.scan(&behind);
+            more_behind(world, needs, flow, &behind);
+            more_of_level(world, needs, flow, &behind, (skipped, levels - 1));
+        }
+    }
+}
+
+/// Whether one more parent that does not succeed is one too many for a member that is at hand.
+fn will_be_skipped(world: &World, flow: FlowKey, member: Uuid) -> bool {
+    let key = EdgeGroupKey { flow, downstream: member };
+    let Some(mut group) = world.record::<EdgeGroupRow>(&key) else { return false };
+    if !group.is_pending() || world.executions.get(&flow.member(member)).is_none() {
+        return false;
+    }
+    count_parent(&mut group, TerminalOutcome::Skipped, 1);
+    rule::decide(group.policy(), tally(&group)) == EdgeGroupState::Impossible
 }
 
 /// The end of a member, as those behind it are told of it.

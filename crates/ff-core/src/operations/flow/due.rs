@@ -1,11 +1,13 @@
 //! Cascades go on: what did not fit into the transaction that caused it, chunk by chunk.
 
+use std::collections::HashSet;
+
 use uuid::Uuid;
 
 use super::cascade::{self, INLINE, SPARED, Told, edges_from, edges_into};
 use super::drafts::{latest, latest_execution};
 use super::reach::{self, CHUNK};
-use super::{backlog, replay};
+use super::{backlog, forget, replay};
 use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::rows::{
@@ -29,11 +31,22 @@ pub(super) fn chunk_of_members(row: &CascadeRow) -> MemberScan {
     MemberScan { flow: row.flow, after: row.after, limit: CHUNK }
 }
 
-pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
+/// Asks for what the cascades of a timer's subject need. `skipped` are the members that this sweep
+/// is going to skip.
+pub(crate) fn more(
+    world: &World,
+    needs: &mut Needs,
+    timer: &TimerRow,
+    skipped: &mut HashSet<Uuid>,
+) {
     let scan = cascades_of(timer.key.subject);
     needs.scan(&scan);
     for row in world.scan::<CascadeRow>(&scan) {
         more_of(world, needs, &row);
+        if row.key.kind.0 == CascadeKind::Ended && row.outcome.0 != TerminalOutcome::Success {
+            let edges = edges_from(row.flow, row.key.subject, row.after);
+            cascade::more_skipped(world, needs, row.flow, &edges, skipped);
+        }
     }
 }
 
@@ -84,7 +97,7 @@ fn more_of(world: &World, needs: &mut Needs, row: &CascadeRow) {
             backlog::more(needs, row.flow);
         }
         CascadeKind::Backlog => backlog::more_to_drain(needs, row.flow),
-        CascadeKind::Forget => super::forget::more(needs, row.flow),
+        CascadeKind::Forget => forget::more(world, needs, row),
     }
 }
 
@@ -175,7 +188,7 @@ fn step(world: &World, change: &mut Change, row: &CascadeRow) -> Step {
         },
         CascadeKind::Backlog if row.at > world.now => Step::Waits(row.at),
         CascadeKind::Backlog => backlog::drain(world, change, row),
-        CascadeKind::Forget => super::forget::step(world, change, row.flow),
+        CascadeKind::Forget => forget::step(world, change, row),
     }
 }
 
@@ -195,7 +208,7 @@ fn is_loaded(world: &World, row: &CascadeRow) -> bool {
         CascadeKind::Decided | CascadeKind::Returned => true,
         CascadeKind::Members => world.members.contains_key(&chunk_of_members(row)),
         CascadeKind::Backlog => backlog::is_loaded(world, row.flow),
-        CascadeKind::Forget => super::forget::is_loaded(world, row.flow),
+        CascadeKind::Forget => forget::is_loaded(world, row),
     }
 }
 

@@ -31,11 +31,11 @@ use uuid::Uuid;
 use crate::backend::CancelFlowPolicy;
 use crate::contracts::EventType;
 use crate::rows::{
-    CascadeKey, CascadeKind, CascadeRow, ChildrenKey, ExecutionRow, FlowRow, FlowState, TimerKind,
-    TimerRow, Word, with_raw,
+    CascadeKey, CascadeKind, CascadeRow, ChildrenKey, ExecutionRow, FlowKey, FlowRow, FlowState,
+    TimerKind, TimerRow, Word, with_raw,
 };
 use crate::state::TerminalOutcome;
-use crate::store::{Change, Write};
+use crate::store::{Change, Needs, World, Write};
 use crate::types::{ExecutionKey, TimestampMs};
 
 /// The header of a flow that is being cancelled, and the one event for it.
@@ -114,6 +114,24 @@ fn leave_backlog(change: &mut Change, flow: &FlowRow, now: TimestampMs) {
     change.insert(&flow_cascade(flow, CascadeKind::Backlog, due_at));
     let timer = TimerRow::bare(TimerKind::Cascade, due_at, flow.key.id);
     change.timers.push(Write::Update(timer));
+}
+
+/// Asks for what [`forget`] looks at.
+pub(crate) fn more_to_forget(needs: &mut Needs, flow: FlowKey) {
+    needs.flows.insert(flow);
+    needs.record::<CascadeRow>(&to_forget(flow));
+}
+
+/// A flow has been over since before `at`: unless somebody in it has not, it is forgotten.
+pub(crate) fn forget(world: &World, change: &mut Change, flow: &FlowRow, at: TimestampMs) {
+    let cascade = flow_cascade(flow, CascadeKind::Forget, at);
+    if flow.state.is_finished() && world.record::<CascadeRow>(&cascade.key).is_none() {
+        cascade::defer(change, world.now, &cascade);
+    }
+}
+
+fn to_forget(flow: FlowKey) -> CascadeKey {
+    CascadeKey { subject: flow.id, version: 0, kind: Word(CascadeKind::Forget) }
 }
 
 /// Where the nodes that an execution has added are counted.

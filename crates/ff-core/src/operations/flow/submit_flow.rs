@@ -31,6 +31,7 @@ impl Operation for SubmitFlow {
     type Reply = SubmitFlowResult;
 
     const NAME: &'static str = "submit_flow";
+    const MAY_END_LEASES: bool = false;
 
     fn weight(&self) -> usize {
         self.nodes.len()

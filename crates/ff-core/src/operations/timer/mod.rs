@@ -1,7 +1,7 @@
 //! What happens by itself when time passes.
 
 mod announce;
-mod retain;
+pub(crate) mod retain;
 mod sweep;
 
 pub use announce::Announce;

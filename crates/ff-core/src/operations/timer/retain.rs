@@ -1,15 +1,15 @@
 //! Forgets what has been finished for long enough.
 //!
 //! The log is already in the order of finishing, so its old end is where to look: no index over
-//! finished executions is needed, and none has to be kept up to date when work ends.
+//! finished executions is needed, and none has to be kept up to date when work ends. The members of
+//! a flow are kept as long as it lives, and the last of them takes the flow along.
 
 use std::collections::HashSet;
 
 use crate::engine_error::EngineError;
-use crate::operations::Operation;
-use crate::rows::{EventRow, IdempotencyKey};
+use crate::operations::{Operation, flow};
+use crate::rows::{EventRow, ExecutionRow, FlowKey, IdempotencyKey};
 use crate::store::{Change, Needs, RetentionScan, World, Write};
-use crate::types::ExecutionKey;
 
 /// How long finished executions and their events are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,14 +51,30 @@ impl Operation for Retain {
         needs.retention = Some(self.scan);
     }
 
+    fn more(&self, world: &World, needs: &mut Needs) {
+        for (row, _) in ended(world) {
+            if let Some(id) = row.flow_id {
+                flow::more_to_forget(needs, FlowKey { partition: row.key.partition, id });
+            }
+        }
+    }
+
     fn decide(&self, world: &World) -> Result<(usize, Change), EngineError> {
         let mut change = Change::default();
-        let mut purged = HashSet::new();
-        for event in &world.retired_events {
-            if let Some(purge) = self.purge(world, &mut change, event)
-                && purged.insert(purge)
+        let mut flows = HashSet::new();
+        for (row, event) in ended(world) {
+            let flow = world.flow_of(row);
+            // Nobody counted the members of a flow that was inserted by hand, so it may never end.
+            if flow.is_some_and(|flow| flow.nodes > 0 && !flow.state.is_finished()) {
+                continue;
+            }
+            forget_execution(world, &mut change, row);
+            let at = event.at.max(row.terminal_at.unwrap_or(event.at));
+            if let Some(flow) = flow
+                && flow.terminal_at.is_some_and(|ended| ended <= at)
+                && flows.insert(flow.key)
             {
-                change.executions.push(Write::Delete(purge));
+                flow::forget(world, &mut change, flow, at);
             }
         }
         change.log_floor = world.retired_events.last().map(|event| (event.shard, event.seq + 1));
@@ -66,20 +82,26 @@ impl Operation for Retain {
     }
 }
 
-impl Retain {
-    /// The execution whose last event this is, if it has finished.
-    fn purge(&self, world: &World, change: &mut Change, event: &EventRow) -> Option<ExecutionKey> {
+/// The executions that have finished, each with the event that was its last.
+fn ended(world: &World) -> impl Iterator<Item = (&ExecutionRow, &EventRow)> {
+    world.retired_events.iter().filter_map(|event| {
         let row = world.executions.get(&event.execution?)?;
-        if !row.is_finished() || row.version != event.version {
-            return None;
+        (row.is_finished() && row.version == event.version).then_some((row, event))
+    })
+}
+
+/// Takes an execution out of its table, and the key that it was submitted with.
+pub(crate) fn forget_execution(world: &World, change: &mut Change, row: &ExecutionRow) {
+    if let Some(key) = idempotency_key(row) {
+        let own = world.idempotency.get(&key).is_some_and(|known| known.execution == row.key);
+        if own {
+            change.idempotency.push(Write::Delete(key));
         }
-        if let Some(key) = &row.idempotency_key {
-            let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
-            let own = world.idempotency.get(&key).is_some_and(|known| known.execution == row.key);
-            if own {
-                change.idempotency.push(Write::Delete(key));
-            }
-        }
-        Some(row.key)
     }
+    change.executions.push(Write::Delete(row.key));
+}
+
+pub(crate) fn idempotency_key(row: &ExecutionRow) -> Option<IdempotencyKey> {
+    let key = row.idempotency_key.clone()?;
+    Some(IdempotencyKey { namespace: row.namespace.clone(), key })
 }

@@ -55,8 +55,9 @@ impl Operation for Sweep {
                 bulk::due::more(world, needs, timer);
             }
         }
+        let mut skipped = HashSet::new();
         for timer in cascades(world) {
-            flow::due::more(world, needs, timer);
+            flow::due::more(world, needs, timer, &mut skipped);
         }
     }
 

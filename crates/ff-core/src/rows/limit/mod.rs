@@ -265,6 +265,10 @@ impl ExecutionRow {
 
 /// The budgets that a `raw_fields` column names.
 pub(crate) fn budget_names(raw_fields: &str) -> Vec<String> {
+    // Most name none, and claims ask for every row that they see.
+    if !raw_fields.contains(BUDGETS) {
+        return Vec::new();
+    }
     let named = super::execution::raw_object(raw_fields).remove(BUDGETS);
     named.and_then(|names| serde_json::from_value(names).ok()).unwrap_or_default()
 }

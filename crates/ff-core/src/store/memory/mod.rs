@@ -191,12 +191,13 @@ impl Tables {
         }
         for scan in &needs.members {
             let after = |row: &&ExecutionRow| scan.after.is_none_or(|after| row.key.id > after);
+            let mut found = self.members(scan.flow).filter(after);
             let mut last = None;
-            for (at, row) in self.members(scan.flow).filter(after).take(scan.limit).enumerate() {
+            for row in found.by_ref().take(scan.limit) {
                 self.load_execution(world, &row.key);
-                last = (at + 1 == scan.limit).then_some(row.key.id);
+                last = Some(row.key.id);
             }
-            world.members.insert(*scan, last);
+            world.members.insert(*scan, last.filter(|_| found.next().is_some()));
         }
         for key in &needs.attempts {
             load(&mut world.attempts, &self.attempts, key);
