@@ -5,12 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+mod domain;
 mod http;
 mod measure;
 mod postgres;
 mod postgres_floor;
 mod postgres_server;
 mod report;
+mod scale;
 mod sdk;
 mod sqlite;
 mod sqlite_floor;
@@ -23,12 +25,16 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "ff-bench sqlite|postgres [--quick] [--check] [--only PART] [--json PATH]";
 
 /// The parts of a run in their order, for whoever works on one of them.
-const PARTS: [&str; 9] =
-    ["submit", "batches", "sixteen", "drain", "sdk", "http", "end", "idle", "backlog"];
+const PARTS: [&str; 10] =
+    ["submit", "batches", "sixteen", "drain", "sdk", "http", "end", "idle", "domain", "backlog"];
+
+/// Runs only if it is asked for.
+const SCALE: &str = "scale";
 
 /// The parts that were asked for.
 fn parts(only: Option<&str>) -> impl Iterator<Item = &'static str> {
-    PARTS.into_iter().filter(move |part| only.is_none_or(|only| only == *part))
+    let asked = move |part: &&str| only.map_or(*part != SCALE, |only| only == *part);
+    PARTS.into_iter().chain([SCALE]).filter(asked)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,8 +91,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
             "--check" => options.check = true,
             "--only" => {
                 let part = arguments.next().unwrap_or_default();
-                if !PARTS.contains(&part.as_str()) {
-                    bail!("--only needs one of {}", PARTS.join(", "));
+                if part != SCALE && !PARTS.contains(&part.as_str()) {
+                    bail!("--only needs one of {}, {SCALE}", PARTS.join(", "));
                 }
                 options.only = Some(part);
             }

@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use async_trait::async_trait;
-use ff_backend_postgres::PostgresBackend;
+use ff_backend_postgres::{PostgresBackend, PostgresOptions};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
+use crate::domain;
 use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
 use crate::postgres_floor::Floor;
 use crate::postgres_server::{Readers, Server};
 use crate::report::{Bar, Line, Report, Unit};
+use crate::scale;
 use crate::workload::{
     BATCH, Backend, Bed, Latencies, MANY, PAYLOAD_BYTES, Probe, SIXTEEN, Work, thousands,
 };
@@ -40,6 +42,7 @@ struct Scale {
     claimed: usize,
     probes: usize,
     waiting: usize,
+    domain: domain::Scale,
     /// How long a reader holds its snapshot, and how long is drained with and without readers.
     held: Duration,
     /// How long a round of a drain may take.
@@ -57,6 +60,7 @@ const QUICK: Scale = Scale {
     claimed: 4_000,
     probes: 150,
     waiting: 100_000,
+    domain: domain::QUICK,
     held: Duration::from_secs(10),
     patience: Duration::from_millis(1500),
     patience_with_backlog: Duration::from_secs(5),
@@ -72,6 +76,7 @@ const FULL: Scale = Scale {
     claimed: 5_000,
     probes: 500,
     waiting: 1_000_000,
+    domain: domain::FULL,
     held: Duration::from_secs(60),
     patience: Duration::from_secs(20),
     patience_with_backlog: Duration::from_secs(240),
@@ -151,6 +156,8 @@ impl Run {
             "sdk" | "http" => Ok(()),
             "end" => self.end_to_end(),
             "idle" => self.latencies(),
+            "domain" => self.domain(),
+            "scale" => self.scale(),
             _ => {
                 let rate = self.backlog()?;
                 self.held_snapshot(rate)
@@ -319,6 +326,24 @@ impl Run {
         line("submit to start, idle engine, p50", median(&start), Some(Bar::AtMost(5.0)));
         line("submit to start, idle engine, p99", percentile(&start, 0.99), None);
         Ok(())
+    }
+
+    /// Graphs, steps, waits and streams.
+    fn domain(&mut self) -> Result<()> {
+        self.say("flows, steps, signals, cancellations and frames");
+        let bed = self.bed("domain")?;
+        self.lines.extend(domain::measure(&self.runtime, &bed, self.scale.domain)?);
+        self.discard(bed, "domain")
+    }
+
+    /// Flows far larger than usual.
+    fn scale(&mut self) -> Result<()> {
+        self.say("very wide, deep and large flows");
+        let url = self.server.database("scale")?;
+        let options = PostgresOptions { engine: scale::config(), ..PostgresOptions::new(url) };
+        let bed = Bed::new(self.runtime.block_on(PostgresBackend::open(options))?, &self.payload);
+        self.lines.extend(scale::measure(&self.runtime, &bed)?);
+        self.discard(bed, "scale")
     }
 
     /// An engine that has worked, has nothing to do any more and has a worker that waits. It rests

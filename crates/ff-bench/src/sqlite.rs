@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
-use ff_backend_sqlite::SqliteBackend;
+use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
 use ff_sdk::Client;
 use tokio::runtime::Runtime;
 
+use crate::domain;
 use crate::http;
 use crate::measure::{MemoryWatch, fdatasync_rate, median, percentile};
 use crate::report::{Bar, Line, Report, Unit};
+use crate::scale;
 use crate::sdk;
 use crate::sqlite_floor::{Floor, Settings};
 use crate::workload::{
@@ -35,6 +37,7 @@ struct Scale {
     claimed: usize,
     probes: usize,
     waiting: usize,
+    domain: domain::Scale,
     /// How long a round of a drain may take.
     patience: Duration,
     patience_with_backlog: Duration,
@@ -49,6 +52,7 @@ const QUICK: Scale = Scale {
     claimed: 5_000,
     probes: 150,
     waiting: 100_000,
+    domain: domain::QUICK,
     patience: Duration::from_secs(4),
     patience_with_backlog: Duration::from_secs(15),
 };
@@ -63,6 +67,7 @@ const FULL: Scale = Scale {
     claimed: 5_000,
     probes: 500,
     waiting: 1_000_000,
+    domain: domain::FULL,
     patience: Duration::from_secs(20),
     patience_with_backlog: Duration::from_secs(240),
 };
@@ -139,6 +144,8 @@ impl Run {
             "http" => self.through_http(),
             "end" => self.end_to_end(),
             "idle" => self.latencies(),
+            "domain" => self.domain(),
+            "scale" => self.scale(),
             _ => self.backlog(),
         }
     }
@@ -352,6 +359,27 @@ impl Run {
         line("one complete alone, p50", median(&complete), Some(Bar::AtMost(2.0)));
         line("submit to start, idle engine, p50", median(&start), Some(Bar::AtMost(3.0)));
         line("submit to start, idle engine, p99", percentile(&start, 0.99), None);
+        Ok(())
+    }
+
+    /// Graphs, steps, waits and streams.
+    fn domain(&mut self) -> Result<()> {
+        self.say("flows, steps, signals, cancellations and frames");
+        let bed = self.bed("domain")?;
+        self.lines.extend(domain::measure(&self.runtime, &bed, self.scale.domain)?);
+        self.discard(bed);
+        Ok(())
+    }
+
+    /// Flows far larger than usual.
+    fn scale(&mut self) -> Result<()> {
+        self.say("very wide, deep and large flows");
+        let path = self.folder.join("scale.db");
+        let path = path.to_str().context("the folder's name is not UTF-8")?;
+        let options = SqliteOptions { engine: scale::config(), ..SqliteOptions::new(path) };
+        let bed = Bed::new(self.runtime.block_on(SqliteBackend::open(options))?, &self.payload);
+        self.lines.extend(scale::measure(&self.runtime, &bed)?);
+        self.discard(bed);
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub(crate) trait Backend: EngineBackend {
 #[derive(Clone)]
 pub(crate) struct Bed {
     backend: Arc<dyn Backend>,
-    payload: Arc<[u8]>,
+    pub(crate) payload: Arc<[u8]>,
 }
 
 /// How many workers there are and how many executions each has in hand at most.
@@ -195,7 +195,7 @@ impl Bed {
         Ok(())
     }
 
-    async fn submit(&self, count: usize) -> Result<()> {
+    pub(crate) async fn submit(&self, count: usize) -> Result<()> {
         let item = || Submission::new(LANE, KIND).payload(&*self.payload);
         let outcomes = self.backend.submit((0..count).map(|_| item()).collect()).await?;
         let created = |outcome: &SubmitOutcome| matches!(outcome, SubmitOutcome::Created { .. });
@@ -203,7 +203,7 @@ impl Bed {
         Ok(())
     }
 
-    async fn claim(
+    pub(crate) async fn claim(
         &self,
         worker: usize,
         max: usize,
