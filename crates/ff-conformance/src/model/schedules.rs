@@ -59,6 +59,13 @@ impl Sequence {
         ScheduleId { namespace: self.namespace(), name: NAMES[at].to_owned() }
     }
 
+    pub(super) async fn end_schedules(&self, on: &dyn EngineBackend) {
+        for at in 0..NAMES.len() {
+            // Most sequences have none.
+            let _ = on.delete_schedule(&self.schedule_id(at)).await;
+        }
+    }
+
     pub(super) fn schedule_step(&mut self) -> ScheduleStep {
         let at = self.rng().usize(..NAMES.len());
         let schedule_id = self.schedule_id(at);
