@@ -111,13 +111,21 @@ impl Simulation {
     /// Long after the end, timers that were left behind find nothing to do and are gone.
     pub(super) fn fire_what_is_left(&mut self) -> Checked {
         self.clock.step(3_600_000);
-        for node in 0..self.nodes.len() {
-            self.nodes[node].is_up = true;
-            self.nodes[node].queue.clear();
-            self.request_sweep(node);
-            self.run_batch(node)?;
+        let timers = |this: &Self| this.store.read(|tables| tables.timers.len());
+        // A sweep looks at a schedule once, however many timers it has, so an engine sweeps until
+        // nothing moves.
+        loop {
+            let before = timers(self);
+            for node in 0..self.nodes.len() {
+                self.nodes[node].is_up = true;
+                self.nodes[node].queue.clear();
+                self.request_sweep(node);
+                self.run_batch(node)?;
+            }
+            if timers(self) >= before {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// One transaction: load, decide, write, answer, or as far as the server gets.

@@ -49,26 +49,18 @@ async fn claim(call: Call<Nothing, ClaimRequest>) -> Answered<Answer<ClaimAnswer
     Ok(Answer::json(ClaimAnswer { executions }))
 }
 
-/// A claim whose client has gone is given so long to end what it has begun.
-const COMMIT: Duration = Duration::from_millis(500);
-
-/// Claims for a client that may go away meanwhile. What it does not take any more is put back, so
-/// that nobody has to wait for the lease to expire.
+/// Claims for a client that may go away meanwhile. What comes too late for it is put back, so that
+/// nobody has to wait for the lease to expire; a commit that is under way when it goes is not seen.
 async fn claim_for(
     backend: Arc<dyn EngineBackend>,
     args: ClaimArgs,
     closing: CancellationToken,
     mut answer: oneshot::Sender<Result<Vec<ClaimedExecution>, EngineError>>,
 ) {
-    let mut claiming = std::pin::pin!(backend.claim_many(args));
     let claimed = tokio::select! {
         biased;
-        claimed = &mut claiming => claimed,
-        () = answer.closed() => {
-            // It may be in the middle of a commit.
-            let late = tokio::time::timeout(COMMIT, claiming).await;
-            late.unwrap_or_else(|_| Ok(Vec::new()))
-        }
+        claimed = backend.claim_many(args) => claimed,
+        () = answer.closed() => return,
         () = closing.cancelled() => Ok(Vec::new()),
     };
     if let Err(Ok(untaken)) = answer.send(claimed) {
