@@ -1,13 +1,8 @@
 //! Reads of flows outside transactions.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{FlowKey, FlowRow};
-use ff_core::state::PublicState;
-use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::cells::{Reader, Words, state_counts};
 use ff_core::store::{CountRow, FlowListQuery};
 use sqlx::sqlite::SqliteRow;
 
@@ -26,21 +21,8 @@ impl Reads<'_> {
     pub(crate) async fn member_counts(&self, flow: FlowKey) -> Result<Vec<CountRow>, StoreError> {
         let sql = "SELECT public_state, count(*) FROM ff_exec_core WHERE flow_id = ?1 \
                    GROUP BY public_state";
-        let mut counts: BTreeMap<PublicState, u64> = BTreeMap::new();
-        for cells in &self.fetch(sqlx::query(sql).bind(flow.id)).await? {
-            let cells = Read(cells);
-            let word = cells.text(0)?.unwrap_or_default();
-            let state = PublicState::read(word).unwrap_or(PublicState::Waiting);
-            *counts.entry(state).or_default() += cells.int(1)?.unwrap_or(0).unsigned_abs();
-        }
-        let nothing: Arc<str> = "".into();
-        let count = |(state, count)| CountRow {
-            namespace: nothing.clone(),
-            lane: nothing.clone(),
-            state,
-            count,
-        };
-        Ok(counts.into_iter().map(count).collect())
+        let rows = self.fetch(sqlx::query(sql).bind(flow.id)).await?;
+        state_counts(rows.iter().map(Read))
     }
 
     pub(crate) async fn list_flows(

@@ -1,29 +1,23 @@
 //! Submitters, workers and an operator, as far as they are seen through a server.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use fastrand::Rng;
-use ff_core::types::ExecutionId;
 
 use super::client::Client;
 use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
+use crate::workload::ids::{Recent, new_id, pause};
 use crate::workload::{self, LEASE_MS};
-
-const PARTITIONS: u16 = 256;
-/// How many executions the operator remembers.
-const REMEMBERED: usize = 128;
 
 pub struct Crew {
     client: Arc<Client>,
     sitting: Sitting,
-    recent: Mutex<VecDeque<String>>,
+    recent: Recent,
 }
 
 impl Crew {
     pub fn new(client: Arc<Client>, sitting: Sitting) -> Arc<Self> {
-        Arc::new(Self { client, sitting, recent: Mutex::default() })
+        Arc::new(Self { client, sitting, recent: Recent::default() })
     }
 
     /// Submits work under chosen ids, sometimes twice under one key.
@@ -36,7 +30,7 @@ impl Crew {
                 if work.key.is_some() && rng.bool() {
                     items.push(Work::new(new_id(&mut rng), work.key.clone(), work.seed));
                 }
-                self.remember(&work.id);
+                self.recent.remember(&work.id);
                 items.push(work);
             }
             self.client.submit(items).await?;
@@ -104,37 +98,9 @@ impl Crew {
     pub async fn operate(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
             pause(&mut rng, 10..40).await;
-            let Some(id) = self.pick(&mut rng) else { continue };
+            let Some(id) = self.recent.pick(&mut rng) else { continue };
             let op = if rng.u8(..4) == 0 { Op::Cancel { id } } else { Op::Revoke { id } };
             self.client.call(&op).await;
         }
     }
-
-    fn remember(&self, id: &str) {
-        let mut recent = self.recent();
-        recent.push_back(id.to_owned());
-        if recent.len() > REMEMBERED {
-            recent.pop_front();
-        }
-    }
-
-    fn pick(&self, rng: &mut Rng) -> Option<String> {
-        let recent = self.recent();
-        (!recent.is_empty()).then(|| recent[rng.usize(..recent.len())].clone())
-    }
-
-    fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn pause(rng: &mut Rng, millis: std::ops::Range<u64>) {
-    tokio::time::sleep(Duration::from_millis(rng.u64(millis))).await;
-}
-
-/// All over the partitions, so that every part of a log that has parts is written.
-fn new_id(rng: &mut Rng) -> String {
-    let partition = rng.u16(..PARTITIONS);
-    let id = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
-    ExecutionId::from_parts(partition, id).as_str().to_owned()
 }

@@ -1,6 +1,7 @@
 //! What the clients of the engine do: the load that is killed, and the drain that ends a run.
 
 mod client;
+pub(crate) mod ids;
 mod subscriber;
 mod tasks;
 mod work;

@@ -1,20 +1,14 @@
 //! The people of the play: submitters, workers and an operator.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use fastrand::Rng;
-use ff_core::types::ExecutionId;
 
 use super::client::{Client, LEASE_MS};
+use super::ids::{Recent, new_id, pause};
 use super::work;
 use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
-
-const PARTITIONS: u16 = 256;
-/// How many executions the operator remembers.
-const REMEMBERED: usize = 128;
 
 /// Whether workers stall past their lease, abandon work and contradict themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,12 +23,12 @@ pub struct Crew {
     sitting: Sitting,
     temper: Temper,
     stopped: AtomicBool,
-    recent: Mutex<VecDeque<String>>,
+    recent: Recent,
 }
 
 impl Crew {
     pub fn new(client: Client, sitting: Sitting, temper: Temper) -> Arc<Self> {
-        let (stopped, recent) = (AtomicBool::new(false), Mutex::default());
+        let (stopped, recent) = (AtomicBool::new(false), Recent::default());
         Arc::new(Self { client, sitting, temper, stopped, recent })
     }
 
@@ -55,7 +49,7 @@ impl Crew {
                     let seed = if same { work.seed } else { rng.u64(..) };
                     items.push(Work::new(new_id(&mut rng), work.key.clone(), seed));
                 }
-                self.remember(&work.id);
+                self.recent.remember(&work.id);
                 items.push(work);
             }
             rng.shuffle(&mut items);
@@ -143,7 +137,7 @@ impl Crew {
     pub async fn operate(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
             pause(&mut rng, 2..12).await;
-            let Some(id) = self.pick(&mut rng) else {
+            let Some(id) = self.recent.pick(&mut rng) else {
                 continue;
             };
             let op = match rng.u8(..10) {
@@ -154,32 +148,4 @@ impl Crew {
             self.client.call(&op).await;
         }
     }
-
-    fn remember(&self, id: &str) {
-        let mut recent = self.recent();
-        recent.push_back(id.to_owned());
-        if recent.len() > REMEMBERED {
-            recent.pop_front();
-        }
-    }
-
-    fn pick(&self, rng: &mut Rng) -> Option<String> {
-        let recent = self.recent();
-        (!recent.is_empty()).then(|| recent[rng.usize(..recent.len())].clone())
-    }
-
-    fn recent(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn pause(rng: &mut Rng, millis: std::ops::Range<u64>) {
-    tokio::time::sleep(Duration::from_millis(rng.u64(millis))).await;
-}
-
-/// All over the partitions, so that every part of a log that has parts is written.
-fn new_id(rng: &mut Rng) -> String {
-    let partition = rng.u16(..PARTITIONS);
-    let id = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
-    ExecutionId::from_parts(partition, id).as_str().to_owned()
 }

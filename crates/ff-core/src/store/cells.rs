@@ -3,10 +3,12 @@
 //! A store lists its columns in the order in which the reader takes them; a text that it has as
 //! another type it casts in its query.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::CountRow;
 use crate::contracts::EventType;
 use crate::engine_error::StoreError;
 use crate::rows::spelling::Spelling;
@@ -14,6 +16,7 @@ use crate::rows::{
     AnyRow, AttemptKey, AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowKey, FlowRow, Kind,
     LaneRow, Spec, Value,
 };
+use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
 
 /// One result row of any driver, by the places of its columns.
@@ -307,6 +310,22 @@ impl<'r, C: Cells> Reader<'r, C> {
             details: self.own_text()?,
         })
     }
+}
+
+/// Rows of a state and a number, summed by state; they are not told apart otherwise.
+pub fn state_counts(rows: impl Iterator<Item = impl Cells>) -> Result<Vec<CountRow>, StoreError> {
+    let mut counts: BTreeMap<PublicState, u64> = BTreeMap::new();
+    for cells in rows {
+        let word = cells.text(0)?.unwrap_or_default();
+        let state = PublicState::read(word).unwrap_or(PublicState::Waiting);
+        *counts.entry(state).or_default() += cells.int(1)?.unwrap_or(0).unsigned_abs();
+    }
+    let (namespace, lane): (Arc<str>, Arc<str>) = ("".into(), "".into());
+    let row = |(state, count)| {
+        let (namespace, lane) = (namespace.clone(), lane.clone());
+        CountRow { namespace, lane, state, count }
+    };
+    Ok(counts.into_iter().map(row).collect())
 }
 
 /// One row that nobody can read must not stop the others: it counts as absent, loudly.
