@@ -6,17 +6,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
-use ff_core::contracts::{Event, EventFilter, EventType, ListExecutionsArgs, ListOrder};
+use ff_core::contracts::{
+    Event, EventFilter, EventType, FlowStatus, ListExecutionsArgs, ListFlowsArgs, ListOrder,
+    ListSignalsArgs,
+};
 use ff_core::engine::StartAt;
-use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_backend::{EngineBackend, FlowOperations, SuspensionOperations};
 use ff_core::limits;
 use ff_core::state::PublicState;
 use ff_core::types::ExecutionId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use uuid::Uuid;
 
-use crate::history::{self, Entry};
-use crate::workload::{Delivery, deliveries_path, subscribers_of};
+use crate::history::{self, Entry, Outcome, Standing};
+use crate::workload::{self, Delivery, deliveries_path, subscribers_of};
 
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -27,6 +31,9 @@ pub struct Evidence {
     /// Why the log could not be read to its end.
     pub log_error: Option<String>,
     pub executions: BTreeMap<String, FinalExecution>,
+    pub flows: BTreeMap<Uuid, FinalFlow>,
+    /// How the budget stands when all is over.
+    pub budget: Option<Standing>,
     /// Lines that a kill tore in two.
     pub torn_lines: usize,
 }
@@ -40,7 +47,7 @@ pub struct Deliveries {
     pub lines: Vec<Delivery>,
 }
 
-/// An event of one execution, without its place.
+/// An event of one execution or flow, without its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogEvent {
     pub id: String,
@@ -55,14 +62,32 @@ pub struct LogEvent {
     pub reason: Option<String>,
     /// When a retry becomes claimable.
     pub delay_until: Option<i64>,
+    /// How the members of a flow have ended that ended with this event.
+    pub endings: Option<BTreeMap<String, u64>>,
 }
 
-impl From<&Event> for LogEvent {
-    fn from(event: &Event) -> Self {
-        let id = event.execution_id.as_ref().map_or("", ExecutionId::as_str);
-        Self {
-            id: id.to_owned(),
-            version: event.version,
+/// Where the names of flows begin, among those of executions.
+pub const FLOW: &str = "flow/";
+
+impl LogEvent {
+    /// Nothing for an event that is about neither an execution nor a flow.
+    pub fn of(event: &Event) -> Option<Self> {
+        let word = event.event_type.as_str();
+        let (id, version) = match (&event.execution_id, &event.flow_id) {
+            (Some(id), _) => (id.as_str().to_owned(), event.version),
+            // Nothing happens to a flow twice here.
+            (None, Some(flow)) => (format!("{FLOW}{}/{word}", flow.0), 1),
+            (None, None) => return None,
+        };
+        let ended = matches!(event.event_type, EventType::FlowCompleted | EventType::FlowFailed);
+        let endings = event.details.as_object().filter(|_| ended).map(|details| {
+            let counts =
+                details.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
+            counts.collect()
+        });
+        Some(Self {
+            id,
+            version,
             event_type: event.event_type,
             from: event.from,
             to: event.to,
@@ -70,8 +95,16 @@ impl From<&Event> for LogEvent {
             at: event.at.0,
             reason: event.details.get("reason").and_then(Value::as_str).map(str::to_owned),
             delay_until: event.details.get("delay_until").and_then(Value::as_i64),
-        }
+            endings,
+        })
     }
+}
+
+/// A flow as it stands at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinalFlow {
+    pub status: FlowStatus,
+    pub counts: BTreeMap<PublicState, u64>,
 }
 
 /// An execution as it stands at the end.
@@ -84,6 +117,8 @@ pub struct FinalExecution {
     pub payload: u64,
     pub result: Option<u64>,
     pub history: Vec<LogEvent>,
+    /// The keys of the signals that it was sent.
+    pub signals: Vec<String>,
     /// Why it is not running, if it is not finished.
     pub explanation: Option<String>,
 }
@@ -96,6 +131,10 @@ pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Res
         executions: executions(&backend).await?,
         ..Evidence::default()
     };
+    evidence.flows = flows(&*backend).await?;
+    if let Ok(Outcome::Budget(standing)) = workload::standing(&*backend).await {
+        evidence.budget = Some(standing);
+    }
     for (seat, subscriber) in subscribers_of(dir)? {
         let journalled = history::read(&deliveries_path(dir, &seat, subscriber.name))?;
         evidence.torn_lines += journalled.torn;
@@ -109,7 +148,7 @@ pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Res
     let mut subscription = backend.subscribe(EventFilter::default(), StartAt::Oldest).await?;
     loop {
         match subscription.try_next().await {
-            Ok(Some(event)) => evidence.log.push(LogEvent::from(&event)),
+            Ok(Some(event)) => evidence.log.extend(LogEvent::of(&event)),
             Ok(None) => break,
             Err(error) => {
                 evidence.log_error = Some(error.to_string());
@@ -118,6 +157,25 @@ pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Res
         }
     }
     Ok(evidence)
+}
+
+async fn flows(backend: &dyn EngineBackend) -> anyhow::Result<BTreeMap<Uuid, FinalFlow>> {
+    let mut found = BTreeMap::new();
+    let mut cursor = None;
+    loop {
+        let list = ListFlowsArgs { cursor, limit: limits::PAGE, ..ListFlowsArgs::default() };
+        let page = backend.list_flows(list).await?;
+        for flow in page.flows {
+            let seen = backend.describe_flow(&flow.flow_id).await?;
+            let seen = seen.ok_or_else(|| anyhow::anyhow!("a flow is listed but not there"))?;
+            let last = FinalFlow { status: seen.status, counts: seen.counts };
+            found.insert(flow.flow_id.0, last);
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(found);
+        }
+    }
 }
 
 /// How many executions are read at the same time.
@@ -173,6 +231,16 @@ async fn execution(
     let payload = backend.payload(id).await?.unwrap_or_default();
     let result = backend.result(id).await?;
     let history = backend.history(id, 0, limits::PAGE).await?;
+    let signalled = history.iter().any(|event| event.event_type == EventType::SignalDelivered);
+    let signals = match signalled {
+        true => {
+            let execution_id = id.clone();
+            let list = ListSignalsArgs { execution_id, after: 0, limit: limits::PAGE };
+            let signals = backend.list_signals(list).await?;
+            signals.into_iter().filter_map(|signal| signal.idempotency_key).collect()
+        }
+        false => Vec::new(),
+    };
     let explanation = match snapshot.public_state.is_finished() {
         true => None,
         false => Some(backend.explain(id).await?.words),
@@ -183,7 +251,8 @@ async fn execution(
         key: snapshot.idempotency_key,
         payload: history::hash(&payload),
         result: result.map(|bytes| history::hash(&bytes)),
-        history: history.iter().map(LogEvent::from).collect(),
+        history: history.iter().filter_map(LogEvent::of).collect(),
+        signals,
         explanation,
     })
 }

@@ -8,6 +8,7 @@
 
 pub mod checker;
 pub mod evidence;
+pub mod graph;
 pub mod harness;
 pub mod history;
 pub mod http;

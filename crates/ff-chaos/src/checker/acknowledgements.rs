@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use ff_core::contracts::EventType;
 use ff_core::state::PublicState;
 
-use super::{EventsById, Kind, Report};
+use super::{EventsById, Kind, Report, submissions};
 use crate::evidence::{Evidence, LogEvent};
 use crate::history::{Entry, Grant, Lease, Op, Outcome, Phase};
 
@@ -13,7 +13,9 @@ pub fn check(evidence: &Evidence, events: &EventsById<'_>, report: &mut Report) 
     let mut checker = Checker { evidence, events, report, endings: HashMap::new() };
     let mut granted = HashSet::new();
     let mut replays: HashMap<&str, usize> = HashMap::new();
-    let payloads = payloads(&evidence.history);
+    let members = submissions::members(&evidence.history);
+    let mut payloads = payloads(&evidence.history);
+    payloads.extend(members.iter().map(|(id, payload)| (id.as_str(), *payload)));
     for entry in evidence.history.iter().filter(|entry| entry.phase == Phase::Ok) {
         match (&entry.op, &entry.result) {
             (Op::Claim { .. }, Some(Outcome::Granted { grants })) => {
@@ -119,6 +121,9 @@ impl<'e> Checker<'e, '_> {
                 }
             }
             (Op::Fail { .. }, _) => self.must_be_logged(id, EventType::Failed, *epoch),
+            (Op::Suspend { .. }, Some(Outcome::Suspended { .. })) => {
+                self.must_be_logged(id, EventType::Suspended, *epoch);
+            }
             (Op::GiveUp(_), _) => {
                 self.must_be_logged(id, EventType::Cancelled, *epoch);
                 self.cancelled(id);

@@ -46,6 +46,9 @@ fn raised(entry: &Entry) -> Vec<(&str, u64)> {
         }
         (Op::Revoke { id }, Some(Outcome::Revoked { epoch })) => vec![(id, *epoch)],
         (Op::Cancel { id }, _) => vec![(id, u64::MAX)],
+        (Op::Suspend { lease, .. }, Some(Outcome::Suspended { .. })) => {
+            vec![(&lease.id, lease.epoch + 1)]
+        }
         (Op::Complete { lease, .. } | Op::Fail { lease, .. } | Op::GiveUp(lease), _) => {
             vec![(&lease.id, lease.epoch + 1)]
         }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use ff_core::contracts::EventType;
 
 use super::{EventsById, Kind, Report};
-use crate::evidence::{Evidence, FinalExecution, LogEvent};
+use crate::evidence::{Evidence, FLOW, FinalExecution, LogEvent};
 use crate::history::{Entry, Op, Outcome};
 use crate::workload::LEASE_MS;
 
@@ -19,7 +19,9 @@ pub fn check(evidence: &Evidence, events: &EventsById<'_>, report: &mut Report) 
         complete(id, execution, own, report);
         story(id, own, &renewals, report);
     }
-    for id in events.keys().filter(|id| !evidence.executions.contains_key(**id)) {
+    let of_flow = |id: &str| id.starts_with(FLOW);
+    let unknown = |id: &&&str| !of_flow(id) && !evidence.executions.contains_key(**id);
+    for id in events.keys().filter(unknown) {
         report.add(Kind::Gap, format!("the log speaks of {id}, which is not there"));
     }
 }
@@ -60,6 +62,8 @@ enum At {
     Waiting,
     /// Leased under this epoch.
     Held(u64),
+    /// Its holder has put it down to wait for a signal.
+    Suspended,
     Finished,
 }
 
@@ -83,7 +87,15 @@ fn story(id: &str, own: &[&LogEvent], renewals: &Renewals<'_>, report: &mut Repo
             (E::Completed | E::Failed | E::RetryScheduled | E::Delayed, At::Held(_)) => {
                 Some("a write under a stale epoch was accepted")
             }
-            (E::Cancelled | E::Expired | E::Skipped, At::Waiting | At::Held(_)) => None,
+            (E::Suspended, At::Held(epoch)) if epoch == event.epoch => None,
+            (E::Suspended, At::Held(_)) => Some("a write under a stale epoch was accepted"),
+            // A wait ends once: whatever ends it, nothing else can after it.
+            (E::Resumed | E::Failed, At::Suspended) => None,
+            (E::Resumed, _) => Some("it was resumed, though it did not wait"),
+            (E::SignalDelivered, At::Waiting | At::Held(_) | At::Suspended) => None,
+            (E::Unblocked | E::Held | E::Limited, At::Waiting) => None,
+            (E::Cancelled | E::Expired, At::Waiting | At::Held(_) | At::Suspended) => None,
+            (E::Skipped, At::Waiting) => None,
             (E::Replayed, At::Finished) => None,
             (E::Submitted, _) if event.version == 1 => None,
             (E::Ready | E::PriorityChanged | E::Rescheduled, At::Waiting) => None,
@@ -105,6 +117,8 @@ fn story(id: &str, own: &[&LogEvent], renewals: &Renewals<'_>, report: &mut Repo
             E::Claimed => At::Held(event.epoch),
             kind if kind.is_finish() => At::Finished,
             E::Submitted | E::Ready | E::PriorityChanged | E::Rescheduled => at,
+            E::SignalDelivered => at,
+            E::Suspended => At::Suspended,
             _ => At::Waiting,
         };
     }

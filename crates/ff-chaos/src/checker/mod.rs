@@ -2,7 +2,10 @@
 
 mod acknowledgements;
 mod fence;
+mod flows;
+mod limits;
 mod log;
+mod signals;
 mod submissions;
 mod subscribers;
 #[cfg(test)]
@@ -103,6 +106,9 @@ pub fn check(evidence: &Evidence, kills: usize) -> Report {
     fence::check(&evidence.history, &mut report);
     log::check(evidence, &events, &mut report);
     subscribers::check(evidence, &mut report);
+    flows::check(evidence, &mut report);
+    signals::check(evidence, &mut report);
+    limits::check(evidence, &mut report);
     for (id, execution) in &evidence.executions {
         if !execution.state.is_finished() {
             let why = execution.explanation.as_deref().unwrap_or("no reason is known");

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{Kind, Report};
 use crate::evidence::Evidence;
-use crate::history::{self, Op, Outcome, Phase, Work};
+use crate::history::{self, Entry, Op, Outcome, Phase, Work};
 
 pub fn check(evidence: &Evidence, report: &mut Report) {
     let mut explained: HashSet<&str> = HashSet::new();
@@ -28,6 +28,8 @@ pub fn check(evidence: &Evidence, report: &mut Report) {
             explained.insert(&work.id);
         }
     }
+    let members = members(&evidence.history);
+    explained.extend(members.keys().map(String::as_str));
     let mut keys: HashMap<&str, &str> = HashMap::new();
     for (id, execution) in &evidence.executions {
         if !explained.contains(id.as_str()) {
@@ -41,6 +43,15 @@ pub fn check(evidence: &Evidence, report: &mut Report) {
                 .add(Kind::DoubleAccepted, format!("key {key} has two executions: {other}, {id}"));
         }
     }
+}
+
+/// The payloads of all members of flows that were submitted, whether or not they were accepted.
+pub(super) fn members(history: &[Entry]) -> HashMap<String, u64> {
+    let planted = history.iter().filter_map(|entry| match &entry.op {
+        Op::Plant(planted) if entry.phase == Phase::Invoke => Some(planted.nodes()),
+        _ => None,
+    });
+    planted.flatten().map(|node| (node.work.id, node.work.payload)).collect()
 }
 
 fn accepted(evidence: &Evidence, work: &Work, id: &str, report: &mut Report) {

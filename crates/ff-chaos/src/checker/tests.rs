@@ -2,6 +2,7 @@
 
 mod log;
 mod subscribers;
+mod waits;
 
 use ff_core::contracts::EventType;
 use ff_core::state::PublicState;
@@ -53,6 +54,7 @@ fn event(version: u64, event_type: EventType, epoch: u64) -> LogEvent {
         at: 0,
         reason: None,
         delay_until: (to == Delayed).then_some(50),
+        endings: None,
     }
 }
 
@@ -106,6 +108,7 @@ fn good() -> Evidence {
             payload: 7,
             result: Some(9),
             history: Vec::new(),
+            signals: Vec::new(),
             explanation: None,
         },
     );

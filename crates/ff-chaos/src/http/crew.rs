@@ -12,7 +12,7 @@ use crate::workload::{self, LEASE_MS};
 pub struct Crew {
     client: Arc<Client>,
     sitting: Sitting,
-    recent: Recent,
+    recent: Recent<String>,
 }
 
 impl Crew {
@@ -30,7 +30,7 @@ impl Crew {
                 if work.key.is_some() && rng.bool() {
                     items.push(Work::new(new_id(&mut rng), work.key.clone(), work.seed));
                 }
-                self.recent.remember(&work.id);
+                self.recent.remember(work.id.clone());
                 items.push(work);
             }
             self.client.submit(items).await?;

@@ -40,15 +40,21 @@ pub async fn follow(
         }
         match client.events(&query).await {
             Ok(page) => {
+                let mut noted = None;
                 for event in &page.events {
                     let cursor = event.cursor.clone();
-                    journal.write(&Delivery::Event { cursor, event: LogEvent::from(event) });
+                    if let Some(event) = LogEvent::of(event) {
+                        noted = Some(cursor.clone());
+                        journal.write(&Delivery::Event { cursor, event });
+                    }
                 }
                 if let Some(last) = page.events.last() {
                     after = Some(last.cursor.clone());
+                }
+                if let Some(noted) = noted {
                     // A rename cannot be torn, so the place is either the old one or the new one.
                     let new = place.with_extension("new");
-                    fs::write(&new, &last.cursor)?;
+                    fs::write(&new, &noted)?;
                     fs::rename(&new, &place)?;
                 }
             }

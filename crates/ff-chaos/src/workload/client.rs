@@ -13,6 +13,7 @@ use ff_core::engine_error::{ContentionKind, EngineError};
 use ff_core::types::{CancelSource, ExecutionId, LaneId, TimestampMs, WorkerId, WorkerInstanceId};
 
 use super::work::{self, LANES};
+use super::{budget, waits};
 use crate::history::{self, Grant, Lease, Op, Outcome, Phase, Recorder, Work};
 
 /// Short, so that the work of a killed process soon comes back.
@@ -151,6 +152,10 @@ impl Client {
                 backend.replay_execution(args).await?;
                 Ok(Outcome::Done)
             }
+            Op::Plant(_) | Op::CancelFlow { .. } | Op::Suspend { .. } | Op::Signal { .. } => {
+                waits::perform(backend, op).await
+            }
+            Op::Watch => budget::standing(backend).await,
         }
     }
 }
@@ -240,6 +245,6 @@ async fn revoke(
     })
 }
 
-fn parse(id: &str) -> Result<ExecutionId, EngineError> {
+pub(super) fn parse(id: &str) -> Result<ExecutionId, EngineError> {
     ExecutionId::parse(id).map_err(|error| EngineError::invalid(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Executions of a load: their ids, and those that operators pick.
+//! What a load is about: ids of executions, and the latest of a kind that operators pick from.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,28 +8,33 @@ use fastrand::Rng;
 use ff_core::types::ExecutionId;
 
 const PARTITIONS: u16 = 256;
-/// How many of the latest executions an operator chooses from.
+/// How many of the latest an operator chooses from.
 const REMEMBERED: usize = 128;
 
-/// The latest executions.
-#[derive(Default)]
-pub(crate) struct Recent(Mutex<VecDeque<String>>);
+/// The latest of one kind.
+pub(crate) struct Recent<T>(Mutex<VecDeque<T>>);
 
-impl Recent {
-    pub fn remember(&self, id: &str) {
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Recent<T> {
+    pub fn remember(&self, one: T) {
         let mut recent = self.lock();
-        recent.push_back(id.to_owned());
+        recent.push_back(one);
         if recent.len() > REMEMBERED {
             recent.pop_front();
         }
     }
 
-    pub fn pick(&self, rng: &mut Rng) -> Option<String> {
+    pub fn pick(&self, rng: &mut Rng) -> Option<T> {
         let recent = self.lock();
         (!recent.is_empty()).then(|| recent[rng.usize(..recent.len())].clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,14 @@
 //! What the clients of the engine do: the load that is killed, and the drain that ends a run.
 
+mod budget;
 mod client;
 pub(crate) mod ids;
 mod subscriber;
 mod tasks;
+mod waits;
 mod work;
 
+pub use budget::standing;
 pub use client::{Client, LEASE_MS};
 pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path, subscribers_of};
 pub use work::{LANES, bytes, submission};
@@ -84,6 +87,12 @@ pub async fn run_until_killed(
     let mut rng = fastrand::Rng::with_seed(load.seed);
     let mut running = tokio::task::JoinSet::new();
     if load.role == Role::Everybody {
+        let backend = client.backend.clone();
+        // Whoever cannot declare it finds it declared, or finds no budget to look at.
+        running.spawn(async move {
+            let _ = budget::declare(&*backend).await;
+            std::future::pending().await
+        });
         for subscriber in SUBSCRIBERS {
             let (backend, dir, seat) = (client.backend.clone(), dir.to_owned(), load.seat.clone());
             let follow =
@@ -93,7 +102,9 @@ pub async fn run_until_killed(
         for _ in 0..SUBMITTERS {
             running.spawn(crew.clone().submit(load.pause_ms, rng.fork()));
         }
+        running.spawn(crew.clone().plant(load.pause_ms, rng.fork()));
         running.spawn(crew.clone().operate(rng.fork()));
+        running.spawn(crew.clone().watch(rng.fork()));
     }
     for worker in 0..WORKERS {
         running.spawn(crew.clone().work(worker, rng.fork()));

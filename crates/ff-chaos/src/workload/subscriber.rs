@@ -120,8 +120,9 @@ impl Following {
     }
 
     fn note(&mut self, event: &Event) -> anyhow::Result<()> {
+        let Some(known) = LogEvent::of(event) else { return Ok(()) };
         let cursor = event.cursor.clone();
-        self.journal.write(&Delivery::Event { cursor, event: LogEvent::from(event) });
+        self.journal.write(&Delivery::Event { cursor, event: known });
         self.since_kept += 1;
         if self.since_kept == KEPT_EVERY {
             self.since_kept = 0;

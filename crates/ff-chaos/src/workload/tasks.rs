@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
+use ff_core::types::FlowId;
+use uuid::Uuid;
 
 use super::client::{Client, LEASE_MS};
 use super::ids::{Recent, new_id, pause};
 use super::work;
+use crate::graph::Planted;
 use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
 
 /// Whether workers stall past their lease, abandon work and contradict themselves.
@@ -23,13 +26,17 @@ pub struct Crew {
     sitting: Sitting,
     temper: Temper,
     stopped: AtomicBool,
-    recent: Recent,
+    executions: Recent<String>,
+    /// Members of flows, which are not replayed: a flow would begin again.
+    members: Recent<String>,
+    flows: Recent<Uuid>,
 }
 
 impl Crew {
     pub fn new(client: Client, sitting: Sitting, temper: Temper) -> Arc<Self> {
-        let (stopped, recent) = (AtomicBool::new(false), Recent::default());
-        Arc::new(Self { client, sitting, temper, stopped, recent })
+        let (executions, members) = (Recent::default(), Recent::default());
+        let (stopped, flows) = (AtomicBool::new(false), Recent::default());
+        Arc::new(Self { client, sitting, temper, stopped, executions, members, flows })
     }
 
     /// Workers finish what they have in hand and return.
@@ -49,12 +56,33 @@ impl Crew {
                     let seed = if same { work.seed } else { rng.u64(..) };
                     items.push(Work::new(new_id(&mut rng), work.key.clone(), seed));
                 }
-                self.recent.remember(&work.id);
+                self.executions.remember(work.id.clone());
                 items.push(work);
             }
             rng.shuffle(&mut items);
             self.client.submit(items).await;
             pause(&mut rng, pause_ms.0..pause_ms.1).await;
+        }
+    }
+
+    /// Submits graphs.
+    pub async fn plant(self: Arc<Self>, pause_ms: (u64, u64), mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            let flow = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
+            let partition = self.client.backend.engine().store().flow_partition(&FlowId(flow));
+            let planted = Planted { flow, partition, seed: rng.u64(..) };
+            planted.nodes().into_iter().for_each(|node| self.members.remember(node.work.id));
+            self.flows.remember(flow);
+            self.client.call(&Op::Plant(planted)).await;
+            pause(&mut rng, pause_ms.0 * 6..pause_ms.1 * 6).await;
+        }
+    }
+
+    /// Looks whether the budget holds.
+    pub async fn watch(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            self.client.call(&Op::Watch).await;
+            pause(&mut rng, 5..30).await;
         }
     }
 
@@ -107,6 +135,7 @@ impl Crew {
                 }
                 self.complete(lease, &mut rng).await;
             }
+            35..41 => self.wait_for_signal(lease, &mut rng).await,
             // Dies with the work in hand.
             15..17 if reckless => {}
             17..27 => {
@@ -124,6 +153,20 @@ impl Crew {
         }
     }
 
+    /// Puts the work down until a signal comes, which comes about when the wait is over.
+    async fn wait_for_signal(&self, lease: Lease, rng: &mut Rng) {
+        let (id, timeout_ms) = (lease.id.clone(), rng.u64(5..80));
+        let suspend = Op::Suspend { lease, timeout_ms, fails: rng.u8(..4) == 0 };
+        let Some(Outcome::Suspended { waitpoint }) = self.client.call(&suspend).await else {
+            return;
+        };
+        for _ in 0..rng.u8(1..3) {
+            pause(rng, timeout_ms.saturating_sub(10)..timeout_ms + 10).await;
+            let (id, key) = (id.clone(), format!("signal-{:016x}", rng.u64(..)));
+            self.client.call(&Op::Signal { id, waitpoint, key }).await;
+        }
+    }
+
     async fn complete(&self, lease: Lease, rng: &mut Rng) {
         self.complete_with(lease, rng.u64(..)).await;
     }
@@ -137,15 +180,20 @@ impl Crew {
     pub async fn operate(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
             pause(&mut rng, 2..12).await;
-            let Some(id) = self.recent.pick(&mut rng) else {
-                continue;
-            };
-            let op = match rng.u8(..10) {
-                0..2 => Op::Cancel { id },
-                2..7 => Op::Revoke { id },
-                _ => Op::Replay { id },
-            };
-            self.client.call(&op).await;
+            if let Some(op) = self.choose(&mut rng) {
+                self.client.call(&op).await;
+            }
         }
+    }
+
+    fn choose(&self, rng: &mut Rng) -> Option<Op> {
+        Some(match rng.u8(..16) {
+            0..2 => Op::Cancel { id: self.executions.pick(rng)? },
+            2..7 => Op::Revoke { id: self.executions.pick(rng)? },
+            7..10 => Op::Replay { id: self.executions.pick(rng)? },
+            10 => Op::Cancel { id: self.members.pick(rng)? },
+            11..15 => Op::Revoke { id: self.members.pick(rng)? },
+            _ => Op::CancelFlow { flow: self.flows.pick(rng)? },
+        })
     }
 }

@@ -7,6 +7,7 @@ use ff_core::contracts::Submission;
 use ff_core::policy::{Backoff, ExecutionPolicy, RetryPolicy, TimeoutPolicy};
 use ff_core::types::ExecutionId;
 
+use super::budget::BUDGET;
 use crate::history::{self, Work};
 
 pub const LANES: [&str; 2] = ["alpha", "beta"];
@@ -35,6 +36,7 @@ pub fn submission(work: &Work) -> anyhow::Result<Submission> {
             backoff: Backoff::Fixed { delay_ms: rng.u64(1..30) },
             ..RetryPolicy::default()
         },
+        budget_ids: if rng.u8(..32) == 0 { vec![BUDGET.to_owned()] } else { Vec::new() },
         timeout_policy: TimeoutPolicy { attempt_timeout_ms, ..TimeoutPolicy::default() },
         ..ExecutionPolicy::default()
     };
