@@ -12,7 +12,7 @@ use crate::history::{Outcome, Standing};
 
 pub const BUDGET: &str = "chaos";
 const DIMENSION: &str = "units";
-const HARD: u64 = 4;
+const HARD: u64 = 2;
 const PERIOD_MS: u64 = 50;
 
 /// Declares it, whoever comes first.

@@ -155,13 +155,14 @@ impl Crew {
 
     /// Puts the work down until a signal comes, which comes about when the wait is over.
     async fn wait_for_signal(&self, lease: Lease, rng: &mut Rng) {
-        let (id, timeout_ms) = (lease.id.clone(), rng.u64(5..80));
+        let (id, timeout_ms) = (lease.id.clone(), rng.u64(20..100));
         let suspend = Op::Suspend { lease, timeout_ms, fails: rng.u8(..4) == 0 };
         let Some(Outcome::Suspended { waitpoint }) = self.client.call(&suspend).await else {
             return;
         };
         for _ in 0..rng.u8(1..3) {
-            pause(rng, timeout_ms.saturating_sub(10)..timeout_ms + 10).await;
+            // The suspension was committed a moment before its answer came.
+            pause(rng, timeout_ms.saturating_sub(50)..timeout_ms).await;
             let (id, key) = (id.clone(), format!("signal-{:016x}", rng.u64(..)));
             self.client.call(&Op::Signal { id, waitpoint, key }).await;
         }

@@ -36,7 +36,7 @@ pub fn submission(work: &Work) -> anyhow::Result<Submission> {
             backoff: Backoff::Fixed { delay_ms: rng.u64(1..30) },
             ..RetryPolicy::default()
         },
-        budget_ids: if rng.u8(..32) == 0 { vec![BUDGET.to_owned()] } else { Vec::new() },
+        budget_ids: if rng.u8(..16) == 0 { vec![BUDGET.to_owned()] } else { Vec::new() },
         timeout_policy: TimeoutPolicy { attempt_timeout_ms, ..TimeoutPolicy::default() },
         ..ExecutionPolicy::default()
     };
