@@ -18,6 +18,8 @@ use crate::history::{self, Grant, Lease, Op, Outcome, Phase, Recorder, Work};
 
 /// Short, so that the work of a killed process soon comes back.
 pub const LEASE_MS: u32 = 300;
+/// Long, so that whoever drains on a busy machine is not too late with everything.
+pub(super) const PATIENT_LEASE_MS: u32 = 10_000;
 const CLAIM_AT_ONCE: usize = 4;
 const CLAIM_WAIT: Duration = Duration::from_millis(50);
 /// How often a client asks again what became of a call, and after how long.
@@ -28,11 +30,18 @@ const REPEAT_AFTER: Duration = Duration::from_millis(100);
 pub struct Client {
     pub backend: Arc<dyn EngineBackend>,
     recorder: Arc<Recorder>,
+    lease_ms: u32,
 }
 
 impl Client {
     pub fn new(backend: Arc<dyn EngineBackend>, recorder: Recorder) -> Self {
-        Self { backend, recorder: Arc::new(recorder) }
+        Self { backend, recorder: Arc::new(recorder), lease_ms: LEASE_MS }
+    }
+
+    #[must_use]
+    pub(super) fn with_leases_of(mut self, lease_ms: u32) -> Self {
+        self.lease_ms = lease_ms;
+        self
     }
 
     /// Makes a call under a new name; `None` if it was refused or its outcome is unknown.
@@ -109,7 +118,7 @@ impl Client {
                 accepted(outcome.ok_or(EngineError::NotFound { entity: "answer" })?)
             }
             Op::Claim { worker } => {
-                let claimed = backend.claim_many(claim_args(worker)).await?;
+                let claimed = backend.claim_many(claim_args(worker, self.lease_ms)).await?;
                 Ok(Outcome::Granted { grants: claimed.iter().map(grant).collect() })
             }
             Op::Renew(lease) => {
@@ -184,13 +193,13 @@ fn accepted(outcome: SubmitOutcome) -> Result<Outcome, EngineError> {
     }
 }
 
-fn claim_args(worker: &str) -> ClaimArgs {
+fn claim_args(worker: &str, lease_ttl_ms: u32) -> ClaimArgs {
     ClaimArgs {
         lanes: LANES.map(LaneId::new).to_vec(),
         capabilities: CapabilitySet::default(),
         worker_id: WorkerId::new("chaos"),
         worker_instance_id: WorkerInstanceId::new(worker),
-        lease_ttl_ms: LEASE_MS,
+        lease_ttl_ms,
         max: CLAIM_AT_ONCE,
         wait: CLAIM_WAIT,
     }

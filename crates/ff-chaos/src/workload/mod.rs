@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use ff_core::engine_backend::EngineBackend;
 
+use self::client::PATIENT_LEASE_MS;
 use self::tasks::{Crew, Temper};
 use crate::history::{self, Recorder, Sitting};
 
@@ -131,6 +132,7 @@ pub async fn drain(
     let unresolved = history::unresolved(&history::read_all(dir)?.lines);
     let sitting = Sitting::next(dir, ONLY_SEAT);
     let client = Client::new(backend.clone(), Recorder::open(dir, &sitting)?);
+    let client = client.with_leases_of(PATIENT_LEASE_MS);
     retry(&client, unresolved).await;
 
     let crew = Crew::new(client, sitting, Temper::Calm);

@@ -23,7 +23,7 @@ use crate::options::Options;
 const SHORT: Duration = Duration::from_millis(500);
 /// So long that the workers keep up with the submitters while servers come and go.
 const PAUSE_MS: (u64, u64) = (40, 160);
-const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(60);
+const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(240);
 
 pub fn kill_and_judge(
     runtime: &Runtime,
