@@ -9,13 +9,13 @@ use ff_core::engine_backend::EngineBackend;
 
 use crate::database::Schema;
 
-/// More with `FF_MODEL_SEQUENCES`.
+/// More with `FF_MODEL_SEQUENCES`; `FF_MODEL_SEED` runs a single one.
 const SEQUENCES: u64 = 512;
 const STEPS: usize = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_behaves_as_the_model() {
-    let wanted = std::env::var("FF_MODEL_SEQUENCES").ok().and_then(|count| count.parse().ok());
+    let seeds = ff_conformance::model::seeds(SEQUENCES);
     let schema = Schema::new();
     // One after the other: of two transactions at once, one skips what the other has locked, and
     // takes the next best.
@@ -25,8 +25,8 @@ async fn postgres_behaves_as_the_model() {
         PostgresBackend::open(options).await.expect("open") as Arc<dyn EngineBackend>
     })
     .await;
-    let sequences = wanted.unwrap_or(SEQUENCES);
-    if let Err(difference) = model.check_seeds(0..sequences, STEPS).await {
+    let sequences = seeds.end - seeds.start;
+    if let Err(difference) = model.check_seeds(seeds, STEPS).await {
         panic!("{difference}");
     }
     drop(model);

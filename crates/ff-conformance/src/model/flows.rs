@@ -1,20 +1,58 @@
 //! Flows in a sequence: small random graphs under a few identities, so that calls meet each other.
 
-use ff_core::backend::CancelFlowPolicy;
+use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use ff_core::contracts::{
-    EdgePolicy, FlowEdge, FlowGraphArgs, FlowNode, OnSatisfied, ReplayFlowArgs, Submission,
-    SubmitFlowArgs,
+    CancelFlowArgs, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraphArgs, FlowNode, FlowStatus,
+    ListFlowsArgs, OnSatisfied, ReplayFlowArgs, Submission, SubmitFlowArgs,
 };
+use ff_core::engine_backend::{EngineBackend, FlowOperations};
 use ff_core::partition::{PartitionConfig, flow_partition};
 use ff_core::policy::{Backoff, ExecutionPolicy};
 use ff_core::types::{ExecutionId, FlowId};
 use uuid::Uuid;
 
 use super::generate::Sequence;
-use super::step::Step;
+use super::step::{Step, text};
 
-const FLOWS: u64 = 2;
+#[derive(Clone, Debug)]
+pub enum FlowStep {
+    Submit(Box<SubmitFlowArgs>),
+    Extend(Handle, ExtendFlowArgs),
+    WaitChildren(Handle),
+    Cancel(FlowId, CancelFlowPolicy),
+    CancelHeader(CancelFlowArgs),
+    AckCancelMember(FlowId, ExecutionId),
+    Replay(ReplayFlowArgs),
+    Describe(FlowId),
+    Graph(FlowGraphArgs),
+    List(ListFlowsArgs),
+    ParentResults(ExecutionId),
+}
+
+pub(super) const FLOWS: u64 = 2;
+/// So many are submitted with a flow, and so many can be added to it.
 const NODES: usize = 4;
+const ADDED: usize = 3;
+
+impl FlowStep {
+    pub async fn run(&self, on: &dyn EngineBackend) -> String {
+        match self.clone() {
+            Self::Submit(args) => text(on, &on.submit_flow(*args).await),
+            Self::Extend(handle, args) => text(on, &on.extend_flow(&handle, args).await),
+            Self::WaitChildren(handle) => text(on, &on.wait_children(&handle).await),
+            Self::Cancel(flow, policy) => {
+                text(on, &on.cancel_flow(&flow, policy, CancelFlowWait::NoWait).await)
+            }
+            Self::CancelHeader(args) => text(on, &on.cancel_flow_header(args).await),
+            Self::AckCancelMember(flow, id) => text(on, &on.ack_cancel_member(&flow, &id).await),
+            Self::Replay(args) => text(on, &on.replay_flow_from(args).await),
+            Self::Describe(flow) => text(on, &on.describe_flow(&flow).await),
+            Self::Graph(args) => text(on, &on.flow_graph(args).await),
+            Self::List(args) => text(on, &on.list_flows(args).await),
+            Self::ParentResults(id) => text(on, &on.parent_results(&id).await),
+        }
+    }
+}
 
 impl Sequence {
     /// All flows of all sequences live on partition 0, where every store has it.
@@ -31,19 +69,75 @@ impl Sequence {
     }
 
     pub(super) fn any_node(&mut self) -> ExecutionId {
-        let (flow, node) = (self.rng().u64(..FLOWS), self.rng().usize(..NODES));
+        let (flow, node) = (self.rng().u64(..FLOWS), self.rng().usize(..NODES + ADDED));
         self.node_at(flow, node)
     }
 
-    pub(super) fn flow_step(&mut self) -> Step {
+    pub(super) fn flow_step(&mut self) -> FlowStep {
         let at = self.rng().u64(..FLOWS);
-        let flow = self.flow_at(at);
-        match self.rng().u32(..10) {
-            0..5 => Step::SubmitFlow(Box::new(self.submit_flow(at))),
-            5 => Step::CancelFlow(flow, self.cancel_policy()),
-            6 => Step::FlowGraph(FlowGraphArgs { flow_id: flow, cursor: None, limit: 0 }),
-            7 => Step::ReplayFlow(ReplayFlowArgs { execution_id: self.any_node() }),
-            _ => Step::DescribeFlow(flow),
+        let flow_id = self.flow_at(at);
+        match self.rng().u32(..16) {
+            0..6 => FlowStep::Submit(Box::new(self.submit_flow(at))),
+            6..9 => match self.held_node() {
+                Some(handle) if self.rng().u32(..3) == 0 => FlowStep::WaitChildren(handle),
+                Some(handle) => FlowStep::Extend(handle, self.extension(at)),
+                None => FlowStep::Submit(Box::new(self.submit_flow(at))),
+            },
+            9 => FlowStep::Cancel(flow_id, self.cancel_policy()),
+            10 if self.rng().bool() => FlowStep::CancelHeader(CancelFlowArgs {
+                flow_id,
+                reason: "model".into(),
+                cancellation_policy: "cancel_all".into(),
+                now: self.now(),
+            }),
+            10 | 11 => FlowStep::AckCancelMember(flow_id, self.any_node()),
+            12 => FlowStep::Replay(ReplayFlowArgs { execution_id: self.any_node() }),
+            13 => FlowStep::ParentResults(self.any_node()),
+            14 => FlowStep::List(self.list_flows()),
+            _ => FlowStep::Graph(FlowGraphArgs { flow_id, cursor: None, limit: 0 }),
+        }
+    }
+
+    /// What was claimed last of a flow.
+    fn held_node(&self) -> Option<Handle> {
+        let nodes = (0..FLOWS).flat_map(|at| (0..NODES + ADDED).map(move |node| (at, node)));
+        let nodes: Vec<_> = nodes.map(|(at, node)| self.node_at(at, node).key()).collect();
+        self.handles().iter().rfind(|handle| nodes.contains(&handle.key())).cloned()
+    }
+
+    /// Some nodes, with edges that may be refused: into what has started, or in a circle.
+    fn extension(&mut self, at: u64) -> ExtendFlowArgs {
+        let mut args = ExtendFlowArgs::default();
+        for node in NODES..NODES + self.rng().usize(..=ADDED) {
+            let mut work = Submission::new(self.any_lane().0, "node").id(self.node_at(at, node));
+            work.policy = Some(self.policy());
+            args.nodes.push(FlowNode::new(format!("n{node}"), work));
+        }
+        let names: Vec<String> = args.nodes.iter().map(|node| node.name.clone()).collect();
+        for _ in 0..self.rng().usize(..3) {
+            let from = self.end_of_edge(at, &names);
+            let to = self.end_of_edge(at, &names);
+            args.edges.push(FlowEdge::new(from, to));
+        }
+        args
+    }
+
+    /// Mostly one of the call's own nodes.
+    fn end_of_edge(&mut self, at: u64, names: &[String]) -> String {
+        if !names.is_empty() && self.rng().u32(..3) > 0 {
+            return names[self.rng().usize(..names.len())].clone();
+        }
+        let node = self.rng().usize(..NODES);
+        self.node_at(at, node).as_str().to_owned()
+    }
+
+    fn list_flows(&mut self) -> ListFlowsArgs {
+        let statuses = [FlowStatus::Open, FlowStatus::Completed, FlowStatus::Failed];
+        ListFlowsArgs {
+            namespace: Some(self.namespace()),
+            statuses: self.some(40, |own| vec![statuses[own.rng().usize(..3)]]).unwrap_or_default(),
+            cursor: None,
+            limit: self.rng().usize(1..3),
         }
     }
 
@@ -93,17 +187,19 @@ impl Sequence {
     }
 
     /// Reads that show all that flows can have touched.
-    pub(super) fn every_flow(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
+    pub(super) fn every_flow(&self) -> Vec<Vec<Step>> {
+        let mut groups = Vec::new();
         for at in 0..FLOWS {
             let flow_id = self.flow_at(at);
-            steps.push(Step::DescribeFlow(flow_id));
-            steps.push(Step::FlowGraph(FlowGraphArgs { flow_id, cursor: None, limit: 0 }));
-            for node in 0..NODES {
-                steps.push(Step::Describe(self.node_at(at, node)));
-                steps.push(Step::History(self.node_at(at, node), 0, 1_000));
+            let graph = FlowGraphArgs { flow_id, cursor: None, limit: 0 };
+            let steps = [FlowStep::Describe(flow_id), FlowStep::Graph(graph)];
+            groups.push(steps.map(Step::Flow).into());
+            for node in (0..NODES + ADDED).map(|node| self.node_at(at, node)) {
+                let mut steps = Self::all_of(&node);
+                steps.push(Step::Flow(FlowStep::ParentResults(node)));
+                groups.push(steps);
             }
         }
-        steps
+        groups
     }
 }

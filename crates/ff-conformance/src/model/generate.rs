@@ -49,6 +49,10 @@ impl Sequence {
         &mut self.rng
     }
 
+    pub(super) fn handles(&self) -> &[Handle] {
+        &self.handles
+    }
+
     pub(super) fn now(&self) -> TimestampMs {
         self.clock.now()
     }
@@ -70,39 +74,67 @@ impl Sequence {
         self.handles.extend(handles);
     }
 
+    /// A third of the calls are of the kind that the sequence is about, so that all of them meet.
     pub fn next(&mut self) -> Step {
+        if self.rng.u32(..3) == 0 {
+            match self.seed / 2 % 6 {
+                0 => return Step::Flow(self.flow_step()),
+                1 => return self.about_limits(),
+                2 => return Step::Bulk(self.bulk_step()),
+                3 => return Step::Schedule(self.schedule_step()),
+                _ => {}
+            }
+        }
         match self.rng.u32(..100) {
             0..16 => self.submit(),
             16..20 => Step::Create(Box::new(self.create())),
             20..38 => Step::Claim(self.claim()),
             38..60 => self.holder(),
-            60..70 => self.wait_step(),
-            70..86 => self.operator(),
-            86..88 => self.lane(),
-            88..90 => Step::Stream(self.worker()),
-            90..92 => self.flow_step(),
-            92..95 => Step::Schedule(self.schedule_step()),
+            60..69 => self.wait_step(),
+            69..85 => self.operator(),
+            85..87 => self.lane(),
+            87..89 => Step::Stream(self.worker()),
+            89..92 => Step::Flow(self.flow_step()),
+            92..94 => Step::Schedule(self.schedule_step()),
+            94..96 => self.about_limits(),
+            96 => Step::Bulk(self.bulk_step()),
             _ => self.read(),
         }
     }
 
-    /// Reads that together show all that the sequence can have touched.
-    pub fn everything(&self) -> Vec<Step> {
+    fn about_limits(&mut self) -> Step {
+        let id = self.id();
+        Step::Limit(self.limit_step(id))
+    }
+
+    /// Reads that together show all that the sequence can have touched. The first of each group
+    /// says whether there is anything to see for the others.
+    pub fn everything(&self) -> Vec<Vec<Step>> {
         let namespace = Some(self.namespace());
-        let mut steps =
-            vec![Step::List(ListExecutionsArgs { namespace, ..ListExecutionsArgs::default() })];
+        let list = Step::List(ListExecutionsArgs { namespace, ..ListExecutionsArgs::default() });
+        let mut groups = vec![vec![list]];
         for id in (0..IDS).map(|at| self.id_at(at)) {
-            steps.push(Step::Describe(id.clone()));
-            steps.push(Step::Explain(id.clone()));
-            steps.push(Step::History(id.clone(), 0, 1_000));
-            steps.push(Step::Payload(id.clone()));
+            let mut steps = Self::all_of(&id);
             steps.extend(StreamStep::everything(&id).into_iter().map(Step::Stream));
             steps.extend(WaitStep::everything(&id).map(Step::Wait));
-            steps.push(Step::Result(id));
+            groups.push(steps);
         }
-        steps.extend(self.every_flow());
-        steps.extend(self.every_schedule().map(Step::Schedule));
-        steps
+        groups.extend(self.every_flow());
+        groups.extend(self.every_schedule().map(|step| vec![Step::Schedule(step)]));
+        groups.push(self.every_limit().into_iter().map(Step::Limit).collect());
+        groups.push(self.every_bulk().map(Step::Bulk).collect());
+        groups
+    }
+
+    /// Reads that every execution has.
+    pub(super) fn all_of(id: &ExecutionId) -> Vec<Step> {
+        vec![
+            Step::Describe(id.clone()),
+            Step::Explain(id.clone()),
+            Step::History(id.clone(), 0, 1_000),
+            Step::Payload(id.clone()),
+            Step::Result(id.clone()),
+        ]
     }
 
     fn id_at(&self, at: u64) -> ExecutionId {
@@ -110,7 +142,7 @@ impl Sequence {
         ExecutionId::from_parts(partition, Uuid::from_u64_pair(self.seed, at + 1))
     }
 
-    fn id(&mut self) -> ExecutionId {
+    pub(super) fn id(&mut self) -> ExecutionId {
         if self.rng.u32(..5) == 0 {
             return self.any_node();
         }
@@ -194,6 +226,9 @@ impl Sequence {
             self.some(25, |own| own.wait().as_millis() as u64);
         policy.timeout_policy.execution_deadline_ms = self.some(10, |_| 60_000);
         policy.max_replay_count = self.some(50, |own| own.rng.u32(..2));
+        if self.rng.u32(..4) == 0 {
+            policy.budget_ids = vec![super::limits::BUDGET.to_owned()];
+        }
         policy.stream_policy.max_frames = self.rng.u64(1..12);
         policy.stream_policy.max_early_frames = self.rng.u64(..4);
         if self.rng.u32(..5) == 0 {
@@ -268,6 +303,7 @@ impl Sequence {
             }
             9 => Step::Cancel(handle, "enough".into()),
             10..12 => Step::Delay(handle, self.wait()),
+            12 => Step::Limit(self.report(handle)),
             _ => Step::Stream(self.says(handle)),
         }
     }

@@ -6,8 +6,10 @@
 //! difference. The clock moves for the whole group, by a plan that depends only on the group, so a
 //! failing seed fails alone too.
 
+mod bulk;
 mod flows;
 mod generate;
+mod limits;
 mod schedules;
 mod step;
 mod stream;
@@ -45,10 +47,13 @@ impl Model {
         Fut: Future<Output = Arc<dyn EngineBackend>>,
     {
         let retention = Retention { max_age_ms: Some(RETENTION_MS), max_finished: None };
-        let config = EngineConfig { retention, ..EngineConfig::default() };
+        // A sweep of one backend's own would come between two calls at different moments.
+        let config = EngineConfig { retention, manual_sweeps: true, ..EngineConfig::default() };
         let setup = Setup::new(config.clone());
         let clock = setup.clock.clone();
-        Self { subject: make_subject(setup).await, clock, config }
+        let subject = make_subject(setup).await;
+        limits::meet_limits(&*subject).await;
+        Self { subject, clock, config }
     }
 
     /// Runs these seeds, each of them once per model. The error names seed, step and both answers.
@@ -70,6 +75,7 @@ impl Model {
         let mut plan = fastrand::Rng::with_seed(seeds.start / GROUP);
         let memory: Arc<dyn EngineBackend> =
             MemoryBackend::new(self.clock.clone(), self.config.clone());
+        limits::meet_limits(&*memory).await;
         let mut pairs: Vec<_> = seeds.map(|seed| self.pair(&memory, seed)).collect();
         for at in 0..steps {
             let mut running = JoinSet::new();
@@ -158,6 +164,15 @@ impl Model {
     }
 }
 
+/// The seeds that a test runs: as many as it says, or what the environment asks for.
+pub fn seeds(count: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match number("FF_MODEL_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FF_MODEL_SEQUENCES").unwrap_or(count),
+    }
+}
+
 /// Runs one seed on a subject of its own.
 pub async fn check<Fut>(
     seed: u64,
@@ -189,14 +204,21 @@ impl Pair {
 
     /// The final state of all that the sequence can have touched.
     async fn compare_everything(&self) -> Result<(), String> {
-        for step in self.sequence.everything() {
-            let (expected, _) = step.run(&*self.memory).await;
-            let (answer, _) = step.run(&*self.subject).await;
-            self.compare(&format!("at the end: {step:?}"), &expected, &answer)?;
+        for steps in self.sequence.everything() {
+            for step in steps {
+                let (expected, _) = step.run(&*self.memory).await;
+                let (answer, _) = step.run(&*self.subject).await;
+                self.compare(&format!("at the end: {step:?}"), &expected, &answer)?;
+                // Of what is not there, there is nothing else to see.
+                if expected == "Ok(None)" {
+                    break;
+                }
+            }
         }
         // A subject outlives its groups. Schedules that went on for ever would fill its sweeps, and
-        // what is overdue would be looked at in other company than on memory.
+        // what is overdue would be looked at in other company than on memory. Limits are counted.
         self.sequence.end_schedules(&*self.subject).await;
+        self.sequence.end_limits(&*self.subject).await;
         Ok(())
     }
 }

@@ -3,15 +3,18 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
+use ff_core::backend::Handle;
 use ff_core::contracts::{
     CancelExecutionArgs, ChangePriorityArgs, ClaimArgs, CreateExecutionArgs, FailArgs,
-    FlowGraphArgs, ListExecutionsArgs, PauseLaneArgs, ReplayExecutionArgs, ReplayFlowArgs,
-    RescheduleArgs, RevokeLeaseArgs, SetTagsArgs, Submission, SubmitFlowArgs,
+    ListExecutionsArgs, PauseLaneArgs, ReplayExecutionArgs, RescheduleArgs, RevokeLeaseArgs,
+    SetTagsArgs, Submission,
 };
-use ff_core::engine_backend::{EngineBackend, FlowOperations};
-use ff_core::types::{ExecutionId, FlowId, LaneId, Namespace};
+use ff_core::engine_backend::EngineBackend;
+use ff_core::types::{ExecutionId, LaneId, Namespace};
 
+use super::bulk::BulkStep;
+use super::flows::FlowStep;
+use super::limits::LimitStep;
 use super::schedules::ScheduleStep;
 use super::stream::StreamStep;
 use super::waits::WaitStep;
@@ -33,11 +36,6 @@ pub enum Step {
     Replay(ReplayExecutionArgs),
     Reschedule(RescheduleArgs),
     SetTags(SetTagsArgs),
-    SubmitFlow(Box<SubmitFlowArgs>),
-    CancelFlow(FlowId, CancelFlowPolicy),
-    ReplayFlow(ReplayFlowArgs),
-    DescribeFlow(FlowId),
-    FlowGraph(FlowGraphArgs),
     PauseLane(PauseLaneArgs),
     ResumeLane(LaneId),
     Describe(ExecutionId),
@@ -51,6 +49,9 @@ pub enum Step {
     Stream(StreamStep),
     Wait(WaitStep),
     Schedule(ScheduleStep),
+    Limit(LimitStep),
+    Flow(FlowStep),
+    Bulk(BulkStep),
 }
 
 impl Step {
@@ -65,14 +66,15 @@ impl Step {
             Self::Stream(step) => step.run(on).await,
             Self::Wait(step) => step.run(on).await,
             Self::Schedule(step) => step.run(on).await,
+            Self::Limit(step) => step.run(on).await,
+            Self::Flow(step) => step.run(on).await,
+            Self::Bulk(step) => step.run(on).await,
             Self::Describe(_)
             | Self::Explain(_)
             | Self::History(..)
             | Self::Payload(_)
             | Self::Result(_)
             | Self::List(_)
-            | Self::DescribeFlow(_)
-            | Self::FlowGraph(_)
             | Self::Counts(_)
             | Self::Lanes(_) => self.read(on).await,
             _ => self.write(on).await,
@@ -98,11 +100,6 @@ impl Step {
             Self::Replay(args) => text(on, &on.replay_execution(args).await),
             Self::Reschedule(args) => text(on, &on.reschedule(args).await),
             Self::SetTags(args) => text(on, &on.set_tags(args).await),
-            Self::SubmitFlow(args) => text(on, &on.submit_flow(*args).await),
-            Self::CancelFlow(flow, policy) => {
-                text(on, &on.cancel_flow(&flow, policy, CancelFlowWait::NoWait).await)
-            }
-            Self::ReplayFlow(args) => text(on, &on.replay_flow_from(args).await),
             Self::PauseLane(args) => text(on, &on.pause_lane(args).await),
             Self::ResumeLane(lane) => text(on, &on.resume_lane(&lane, "model").await),
             other => unreachable!("not a write: {other:?}"),
@@ -116,8 +113,6 @@ impl Step {
             Self::History(id, after, limit) => text(on, &on.history(id, *after, *limit).await),
             Self::Payload(id) => text(on, &on.payload(id).await),
             Self::Result(id) => text(on, &on.result(id).await),
-            Self::DescribeFlow(flow) => text(on, &on.describe_flow(flow).await),
-            Self::FlowGraph(args) => text(on, &on.flow_graph(args.clone()).await),
             Self::List(args) => text(on, &on.list_executions(args.clone()).await),
             Self::Counts(own) => {
                 let mut counts = on.counts().await;

@@ -46,6 +46,8 @@ pub struct EngineConfig {
     /// What waitpoint tokens are made and checked with. Without any, work can still be suspended
     /// and resumed from within, and asking for a token is refused.
     pub waitpoint_secrets: WaitpointSecrets,
+    /// Timers are fired by whoever calls [`Engine::sweep`] and not by a task of this engine.
+    pub manual_sweeps: bool,
 }
 
 /// The door to one store. Cheap to use from many tasks at once.
@@ -94,7 +96,9 @@ impl Engine {
 
     /// Starts the task that fires timers; it ends when the engine is dropped.
     pub fn spawn_sweeper(self: &Arc<Self>) {
-        tokio::spawn(sweeper::sweep(Arc::downgrade(self)));
+        if !self.config.manual_sweeps {
+            tokio::spawn(sweeper::sweep(Arc::downgrade(self)));
+        }
     }
 
     pub fn store(&self) -> &Arc<dyn Store> {
