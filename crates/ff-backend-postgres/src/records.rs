@@ -258,7 +258,7 @@ fn scans_sql(scan: &Scan, lock: &str) -> String {
 }
 
 fn scan_sql(scan: &Scan) -> String {
-    scan.sql(read, |at| format!("${at}"))
+    scan.sql(scan.spec.table, read, |at| format!("${at}"))
 }
 
 fn scanning<'q>(query: Prepared<'q>, scan: &'q Scan) -> Prepared<'q> {

@@ -1,10 +1,13 @@
 //! Records by their description: reads inside transactions and outside, and writes.
 
+use std::sync::LazyLock;
+
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{AnyKey, AnyRow, RECORDS, Spec, Value};
 use ff_core::store::cells::{Reader, Words};
 use ff_core::store::{Needs, Scan, World, Write};
 use ff_core::types::ExecutionKey;
+use foldhash::HashMap;
 use rusqlite::{Result, params_from_iter};
 use sqlx::Sqlite;
 
@@ -30,8 +33,8 @@ impl<'r> From<&'r Value> for Cell<'r> {
 impl Loader<'_> {
     pub(crate) fn records(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         for key in &needs.records {
-            let sql = select(key.spec);
-            for row in self.described(key.spec, &sql, key.values.iter().map(Cell::from))? {
+            let sql = &texts(key.spec).select;
+            for row in self.described(key.spec, sql, key.values.iter().map(Cell::from))? {
                 world.records.load(row);
             }
         }
@@ -39,7 +42,8 @@ impl Loader<'_> {
             let parameters = scan.parameters();
             let values = parameters.iter().map(|(_, value)| Cell::from(*value));
             let limit = Cell::Int(i64::try_from(scan.limit).unwrap_or(i64::MAX));
-            let rows = self.described(scan.spec, &scan_sql(scan), values.chain([limit]))?;
+            let sql = self.statements.scan(scan);
+            let rows = self.described(scan.spec, &sql, values.chain([limit]))?;
             world.scans.insert(scan.clone(), scan.found(&rows));
             for row in rows {
                 world.records.load(row);
@@ -70,15 +74,15 @@ impl Writing<'_> {
         for write in writes {
             match write {
                 Write::Insert(row) => {
-                    self.record(&insert(row.spec), row.values.iter())?;
+                    self.record(&texts(row.spec).insert, row.values.iter())?;
                 }
                 Write::Update(row) => {
                     let (key, rest) = row.values.split_at(row.spec.key);
                     if !rest.is_empty() {
-                        self.record(&update(row.spec), rest.iter().chain(key))?;
+                        self.record(&texts(row.spec).update, rest.iter().chain(key))?;
                     }
                 }
-                Write::Delete(key) => self.record(&delete(key.spec), key.values.iter())?,
+                Write::Delete(key) => self.record(&texts(key.spec).delete, key.values.iter())?,
             }
         }
         Ok(())
@@ -112,8 +116,8 @@ impl Reads<'_> {
         let mut found = Vec::new();
         let mut words = Words::default();
         for key in keys {
-            let sql = select(key.spec);
-            for cells in &self.fetch(bind(sqlx::query(&sql), &key.values)).await? {
+            let sql = &texts(key.spec).select;
+            for cells in &self.fetch(bind(sqlx::query(sql), &key.values)).await? {
                 found.push(Reader::new(&Read(cells), &mut words).record(key.spec)?);
             }
         }
@@ -142,8 +146,35 @@ pub(crate) fn bind<'q>(query: Bound<'q>, values: impl IntoIterator<Item = &'q Va
     })
 }
 
-fn scan_sql(scan: &Scan) -> String {
-    scan.sql(|column| column.name.to_owned(), |at| format!("?{at}"))
+/// The text of a scan. SQLite is told the index of an order: it knows nothing of how many rows a
+/// column tells apart, and would walk over the whole table where the key has the same order.
+pub(crate) fn scan_sql(scan: &Scan) -> String {
+    let table = match scan.order {
+        Some(order) => format!("{} INDEXED BY {}", scan.spec.table, order.index),
+        None => scan.spec.table.to_owned(),
+    };
+    scan.sql(&table, |column| column.name.to_owned(), |at| format!("?{at}"))
+}
+
+/// What is said about one table, put together once.
+struct Texts {
+    select: String,
+    insert: String,
+    update: String,
+    delete: String,
+}
+
+fn texts(spec: &Spec) -> &'static Texts {
+    static TEXTS: LazyLock<HashMap<&str, Texts>> = LazyLock::new(|| {
+        let texts = |spec: &Spec| Texts {
+            select: select(spec),
+            insert: insert(spec),
+            update: update(spec),
+            delete: delete(spec),
+        };
+        RECORDS.iter().map(|spec| (spec.table, texts(spec))).collect()
+    });
+    &TEXTS[spec.table]
 }
 
 fn names(spec: &Spec) -> Vec<&'static str> {

@@ -1,6 +1,14 @@
 //! The texts of the reads inside a transaction, put together once.
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use ff_core::rows::Order;
+use ff_core::store::Scan;
+use foldhash::HashMap;
+
 use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, of_table};
+use crate::records::scan_sql;
 
 /// The predicate of the index `ff_exec_claim`, letter by letter.
 const CLAIMABLE: &str =
@@ -23,6 +31,19 @@ pub(crate) struct Statements {
     pub flow: String,
     pub lane: String,
     pub retired: String,
+    scans: RefCell<HashMap<Shape, Arc<str>>>,
+}
+
+/// Scans of one shape differ in their parameters only: table, order, and how many columns are given
+/// and come after.
+type Shape = (&'static str, Option<&'static Order>, usize, usize);
+
+impl Statements {
+    pub fn scan(&self, scan: &Scan) -> Arc<str> {
+        let shape = (scan.spec.table, scan.order, scan.prefix.len(), scan.after.len());
+        let mut scans = self.scans.borrow_mut();
+        scans.entry(shape).or_insert_with(|| scan_sql(scan).into()).clone()
+    }
 }
 
 impl Default for Statements {
@@ -77,6 +98,7 @@ impl Default for Statements {
             ),
             lane: format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1"),
             retired: format!("SELECT {EVENT} FROM ff_event WHERE seq >= ?1 ORDER BY seq LIMIT ?2"),
+            scans: RefCell::default(),
         }
     }
 }

@@ -31,7 +31,7 @@ record! {
         skipped: u64 = [skipped_count: Int],
         failed: u64 = [failed_count: Int],
     }
-    index NEWEST = [rank, bulk_id];
+    index NEWEST = ff_bulk_newest[rank, bulk_id];
 }
 
 record! {

@@ -128,8 +128,8 @@ record! {
         /// zero for an edge that was there before its upstream ended.
         counted_version: u64 = [counted_version: Int],
     }
-    index BY_UPSTREAM = [partition_key, upstream_eid, flow_id, edge_id];
-    index BY_DOWNSTREAM = [partition_key, downstream_eid, flow_id, edge_id];
+    index BY_UPSTREAM = ff_edge_upstream[partition_key, upstream_eid, flow_id, edge_id];
+    index BY_DOWNSTREAM = ff_edge_downstream[partition_key, downstream_eid, flow_id, edge_id];
 }
 
 record! {
@@ -250,7 +250,7 @@ record! {
         policy: Option<Arc<str>> = [policy: Text],
         reason: Option<Arc<str>> = [reason: Text],
     }
-    index BY_FLOW = [partition_key, flow_id, subject_id, version, cascade_kind];
+    index BY_FLOW = ff_cascade_flow[partition_key, flow_id, subject_id, version, cascade_kind];
 }
 
 record! {

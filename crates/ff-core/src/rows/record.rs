@@ -39,6 +39,8 @@ pub struct Column {
 /// every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order {
+    /// The index that has it, in stores that speak SQL.
+    pub index: &'static str,
     pub columns: &'static [&'static str],
 }
 
@@ -336,7 +338,7 @@ macro_rules! record {
             }
             $($(#[$field_doc:meta])* $f:ident: $t:ty = [$($c:ident: $k:ident),+]),* $(,)?
         }
-        $(index $index:ident = [$($ic:ident),+];)*
+        $(index $index:ident = $in:ident[$($ic:ident),+];)*
     ) => {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $key {
@@ -351,8 +353,10 @@ macro_rules! record {
         }
 
         impl $row {
-            $(pub const $index: $crate::rows::Order =
-                $crate::rows::Order { columns: &[$(stringify!($ic)),+] };)*
+            $(pub const $index: $crate::rows::Order = $crate::rows::Order {
+                index: stringify!($in),
+                columns: &[$(stringify!($ic)),+],
+            };)*
         }
 
         impl $crate::rows::Record for $row {

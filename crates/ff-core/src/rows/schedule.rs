@@ -40,7 +40,7 @@ record! {
         started: u64 = [started_count: Int],
         overlapped: u64 = [overlapped_count: Int],
     }
-    index BY_NAME = [namespace, schedule_name];
+    index BY_NAME = ff_schedule_name[namespace, schedule_name];
 }
 
 /// What is under way.

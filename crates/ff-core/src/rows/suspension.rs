@@ -88,8 +88,8 @@ record! {
         token_expires_at: Option<TimestampMs> = [token_expires_at_ms: Int],
         nonce: Arc<[u8]> = [nonce: Bytes],
     }
-    index OPEN = [partition_key, execution_id, open, waitpoint_id];
-    index BY_NAMESPACE =
+    index OPEN = ff_waitpoint_open[partition_key, execution_id, open, waitpoint_id];
+    index BY_NAMESPACE = ff_waitpoint_namespace
         [namespace, open, created_at_ms, waitpoint_id, partition_key, execution_id];
 }
 
@@ -117,8 +117,8 @@ record! {
         effect: Word<SignalEffect> = [effect: Text],
         accepted_at: TimestampMs = [accepted_at_ms: Int],
     }
-    index BY_NUMBER = [partition_key, execution_id, number];
-    index BY_SUSPENSION = [partition_key, execution_id, suspension, number];
+    index BY_NUMBER = ff_signal_number[partition_key, execution_id, number];
+    index BY_SUSPENSION = ff_signal_suspension[partition_key, execution_id, suspension, number];
 }
 
 record! {

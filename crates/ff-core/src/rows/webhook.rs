@@ -39,7 +39,7 @@ record! {
         owner: Option<Uuid> = [owner_id: Uuid],
         owned_until: Option<TimestampMs> = [owned_until_ms: Int],
     }
-    index BY_NAMESPACE = [namespace, webhook_id];
+    index BY_NAMESPACE = ff_webhook_by_namespace[namespace, webhook_id];
 }
 
 record! {

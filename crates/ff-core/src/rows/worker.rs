@@ -26,7 +26,7 @@ record! {
         /// Names the timer that looks whether it is still alive.
         watch: Uuid = [watch_id: Uuid],
     }
-    index BY_WATCH = [watch_id];
+    index BY_WATCH = ff_worker_watch[watch_id];
 }
 
 impl WorkerRow {

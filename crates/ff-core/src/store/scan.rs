@@ -112,17 +112,18 @@ impl Scan {
         scanned
     }
 
-    /// The text of the scan for a store that speaks SQL. Its parameters are the prefix, what it
-    /// comes after and the limit, numbered from 1.
+    /// The text of the scan for a store that speaks SQL, over its table as the store names it. Its
+    /// parameters are the prefix, what it comes after and the limit, numbered from 1.
     pub fn sql(
         &self,
+        table: &str,
         read: impl Fn(&Column) -> String,
         parameter: impl Fn(usize) -> String,
     ) -> String {
         let columns: Vec<String> = self.spec.columns.iter().map(read).collect();
         let places = self.places();
         let names: Vec<&str> = places.iter().map(|at| self.spec.columns[*at].name).collect();
-        let mut sql = format!("SELECT {} FROM {}", columns.join(", "), self.spec.table);
+        let mut sql = format!("SELECT {} FROM {table}", columns.join(", "));
         let known = self.prefix.len();
         let mut tests: Vec<String> =
             (0..known).map(|at| format!("{} = {}", names[at], parameter(at + 1))).collect();

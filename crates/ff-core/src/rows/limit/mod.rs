@@ -68,8 +68,8 @@ record! {
         rule: Json<Rule> = [rule: Text],
         created_at: TimestampMs = [created_at_ms: Int],
     }
-    index BY_LANE = [lane_id, limit_uid];
-    index BY_NAME = [kind, namespace, name];
+    index BY_LANE = ff_limit_lane[lane_id, limit_uid];
+    index BY_NAME = ff_limit_name[kind, namespace, name];
 }
 
 record! {
@@ -88,7 +88,7 @@ record! {
         look_at: Option<TimestampMs> = [look_at_ms: Int],
         standing: Json<Standing> = [standing: Text],
     }
-    index BY_LIMIT = [limit_uid, is_waiting, state_uid];
+    index BY_LIMIT = ff_limit_state_limit[limit_uid, is_waiting, state_uid];
 }
 
 record! {
