@@ -208,3 +208,40 @@ fn update(spec: &Spec) -> String {
 fn delete(spec: &Spec) -> String {
     format!("DELETE FROM {} WHERE {}", spec.table, key_is(spec, 0))
 }
+
+#[cfg(test)]
+mod tests {
+    use ff_core::store::Lock;
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// Left alone, SQLite walked over the edges of all flows to find those behind one execution.
+    #[test]
+    fn every_scan_goes_by_the_index_of_its_order() {
+        let connection = Connection::open_in_memory().expect("open");
+        crate::migrate::apply(&connection).expect("migrate");
+        for spec in RECORDS {
+            for order in spec.orders {
+                for known in 1..=order.columns.len() {
+                    let prefix = vec![Value::Null; known];
+                    let (after, lock) = (Vec::new(), Lock::None);
+                    let scan = Scan { spec, order: Some(order), prefix, after, limit: 1, lock };
+                    let plan = plan(&connection, &scan);
+                    assert!(plan.contains(order.index), "{}: {plan}", spec.table);
+                    assert!(!plan.contains("TEMP B-TREE"), "{}: {plan}", spec.table);
+                    let named = order.columns[..known].iter().all(|name| plan.contains(name));
+                    assert!(named, "{}: {plan}", spec.table);
+                }
+            }
+        }
+    }
+
+    fn plan(connection: &Connection, scan: &Scan) -> String {
+        let sql = format!("EXPLAIN QUERY PLAN {}", scan_sql(scan));
+        let mut statement = connection.prepare(&sql).expect("prepare");
+        let values = vec![None::<i64>; scan.prefix.len() + 1];
+        let rows = statement.query_map(params_from_iter(values), |row| row.get::<_, String>(3));
+        rows.expect("explain").map(|row| row.expect("row")).collect::<Vec<_>>().join("; ")
+    }
+}

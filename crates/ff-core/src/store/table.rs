@@ -30,7 +30,7 @@ impl<R: Row> Default for Table<R> {
 }
 
 impl<R: Row> Table<R> {
-    /// Makes room for rows that are about to be loaded. Rows are large, so growing moves much.
+    /// Makes room for rows that are about to come. Rows are large, so growing moves much.
     pub fn reserve(&mut self, rows: usize) {
         self.slots.reserve(rows);
     }

@@ -322,6 +322,7 @@ impl World {
 }
 
 fn apply_all<R: crate::rows::Row>(table: &mut Table<R>, writes: Vec<Write<R>>) {
+    table.reserve(writes.len());
     for write in writes {
         table.apply(write);
     }
