@@ -1,17 +1,19 @@
 //! Everything the checker looks at, as plain data: what clients wrote down, and what the engine
 //! says through its API once all is over.
 
+mod domain;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::ensure;
 use ff_core::contracts::{
-    Event, EventFilter, EventType, FlowStatus, ListExecutionsArgs, ListFlowsArgs, ListOrder,
+    EdgeGroupSnapshot, Event, EventFilter, EventType, FlowStatus, ListExecutionsArgs, ListOrder,
     ListSignalsArgs,
 };
 use ff_core::engine::StartAt;
-use ff_core::engine_backend::{EngineBackend, FlowOperations, SuspensionOperations};
+use ff_core::engine_backend::{EngineBackend, SuspensionOperations};
 use ff_core::limits;
 use ff_core::state::PublicState;
 use ff_core::types::ExecutionId;
@@ -19,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::history::{self, Entry, Outcome, Standing};
-use crate::workload::{self, Delivery, deliveries_path, subscribers_of};
+use crate::history::{self, Entry, Standing};
+use crate::workload::{Delivery, deliveries_path, many, subscribers_of};
 
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -32,8 +34,11 @@ pub struct Evidence {
     pub log_error: Option<String>,
     pub executions: BTreeMap<String, FinalExecution>,
     pub flows: BTreeMap<Uuid, FinalFlow>,
-    /// How the budget stands when all is over.
-    pub budget: Option<Standing>,
+    /// How the limits stand when all is over, by name.
+    pub limits: BTreeMap<&'static str, Standing>,
+    pub schedules: BTreeMap<String, FinalSchedule>,
+    /// What was done to many executions at once, by mark.
+    pub sweeps: BTreeMap<String, FinalSweep>,
     /// Lines that a kill tore in two.
     pub torn_lines: usize,
 }
@@ -93,11 +98,16 @@ impl LogEvent {
             to: event.to,
             epoch: event.lease_epoch,
             at: event.at.0,
-            reason: event.details.get("reason").and_then(Value::as_str).map(str::to_owned),
+            reason: reason(&event.details).and_then(Value::as_str).map(str::to_owned),
             delay_until: event.details.get("delay_until").and_then(Value::as_i64),
             endings,
         })
     }
+}
+
+/// What somebody gave as a reason, or left as a mark.
+fn reason(details: &Value) -> Option<&Value> {
+    details.get("reason").or_else(|| details.get("tags")?.get(many::TAG))
 }
 
 /// A flow as it stands at the end.
@@ -105,6 +115,41 @@ impl LogEvent {
 pub struct FinalFlow {
     pub status: FlowStatus,
     pub counts: BTreeMap<PublicState, u64>,
+    /// What its members waited for, by their ids.
+    pub groups: BTreeMap<String, EdgeGroupSnapshot>,
+}
+
+/// A schedule as it stands at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinalSchedule {
+    pub created_at: i64,
+    /// The last instant for which a run was started or left out.
+    pub last_due: Option<i64>,
+    pub started: u64,
+    pub overlapped: u64,
+    /// Whether a run waits for the one before it.
+    pub buffered: bool,
+}
+
+/// Something that was done to many executions, as it stands at the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinalSweep {
+    pub lane: String,
+    pub cancels: bool,
+    pub created_from: i64,
+    pub created_at: i64,
+    pub finished: bool,
+    pub matched: u64,
+    pub done: u64,
+    pub changed: u64,
+}
+
+/// A frame, by the call that said it and its place in that call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub sequence: u64,
+    pub append_id: Uuid,
+    pub at: u32,
 }
 
 /// An execution as it stands at the end.
@@ -112,6 +157,12 @@ pub struct FinalFlow {
 pub struct FinalExecution {
     pub state: PublicState,
     pub version: u64,
+    pub lane: String,
+    pub kind: String,
+    /// By the store's clock, in milliseconds.
+    pub created_at: i64,
+    /// The schedule that started it, and the instant for which it did.
+    pub due: Option<(String, i64)>,
     pub key: Option<String>,
     /// Hashes of the bytes.
     pub payload: u64,
@@ -119,6 +170,10 @@ pub struct FinalExecution {
     pub history: Vec<LogEvent>,
     /// The keys of the signals that it was sent.
     pub signals: Vec<String>,
+    /// Its steps, with the hashes of their results, in their order.
+    pub steps: Vec<(String, u64)>,
+    /// What its attempts said.
+    pub frames: BTreeMap<u32, Vec<Spoken>>,
     /// Why it is not running, if it is not finished.
     pub explanation: Option<String>,
 }
@@ -129,12 +184,12 @@ pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Res
         history: journalled.lines,
         torn_lines: journalled.torn,
         executions: executions(&backend).await?,
+        flows: domain::flows(&*backend).await?,
+        limits: domain::limits(&*backend).await,
+        schedules: domain::schedules(&*backend).await?,
+        sweeps: domain::sweeps(&*backend).await?,
         ..Evidence::default()
     };
-    evidence.flows = flows(&*backend).await?;
-    if let Ok(Outcome::Budget(standing)) = workload::standing(&*backend).await {
-        evidence.budget = Some(standing);
-    }
     for (seat, subscriber) in subscribers_of(dir)? {
         let journalled = history::read(&deliveries_path(dir, &seat, subscriber.name))?;
         evidence.torn_lines += journalled.torn;
@@ -157,25 +212,6 @@ pub async fn collect(backend: Arc<dyn EngineBackend>, dir: &Path) -> anyhow::Res
         }
     }
     Ok(evidence)
-}
-
-async fn flows(backend: &dyn EngineBackend) -> anyhow::Result<BTreeMap<Uuid, FinalFlow>> {
-    let mut found = BTreeMap::new();
-    let mut cursor = None;
-    loop {
-        let list = ListFlowsArgs { cursor, limit: limits::PAGE, ..ListFlowsArgs::default() };
-        let page = backend.list_flows(list).await?;
-        for flow in page.flows {
-            let seen = backend.describe_flow(&flow.flow_id).await?;
-            let seen = seen.ok_or_else(|| anyhow::anyhow!("a flow is listed but not there"))?;
-            let last = FinalFlow { status: seen.status, counts: seen.counts };
-            found.insert(flow.flow_id.0, last);
-        }
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            return Ok(found);
-        }
-    }
 }
 
 /// How many executions are read at the same time.
@@ -248,6 +284,12 @@ async fn execution(
     Ok(FinalExecution {
         state: snapshot.public_state,
         version: snapshot.version,
+        lane: snapshot.lane_id.as_str().to_owned(),
+        kind: snapshot.execution_kind.clone(),
+        created_at: snapshot.created_at.0,
+        due: domain::due(&snapshot),
+        steps: domain::steps(backend, &snapshot).await?,
+        frames: domain::frames(backend, &snapshot).await?,
         key: snapshot.idempotency_key,
         payload: history::hash(&payload),
         result: result.map(|bytes| history::hash(&bytes)),

@@ -15,9 +15,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use crate::graph::Planted;
+mod ops;
+
+pub use ops::{Grant, Lease, Op, Outcome, Standing, Sweep, Work};
 
 /// One line: a call, or what became of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,155 +44,6 @@ pub enum Phase {
     Fail,
     /// Nobody knows whether it happened.
     Info,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "op", content = "args", rename_all = "snake_case")]
-pub enum Op {
-    Submit(Work),
-    Claim {
-        worker: String,
-    },
-    Renew(Lease),
-    /// The result's bytes follow from `seed`; `result` is their hash.
-    Complete {
-        lease: Lease,
-        seed: u64,
-        result: u64,
-    },
-    Fail {
-        lease: Lease,
-        fatal: bool,
-    },
-    /// The holder gives up.
-    GiveUp(Lease),
-    /// An operator cancels.
-    Cancel {
-        id: String,
-    },
-    Revoke {
-        id: String,
-    },
-    Replay {
-        id: String,
-    },
-    /// A whole graph is submitted.
-    Plant(Planted),
-    /// A flow is cancelled with all its members.
-    CancelFlow {
-        flow: Uuid,
-    },
-    /// The holder waits for a signal, and not for ever.
-    Suspend {
-        lease: Lease,
-        timeout_ms: u64,
-        fails: bool,
-    },
-    /// Somebody signals it; the key makes a repeat the same signal.
-    Signal {
-        id: String,
-        waitpoint: Uuid,
-        key: String,
-    },
-    /// Somebody looks at the budget.
-    Watch,
-}
-
-impl Op {
-    /// The lease under which the operation writes, if it does.
-    pub fn lease(&self) -> Option<&Lease> {
-        match self {
-            Self::Renew(lease)
-            | Self::Complete { lease, .. }
-            | Self::Fail { lease, .. }
-            | Self::Suspend { lease, .. }
-            | Self::GiveUp(lease) => Some(lease),
-            _ => None,
-        }
-    }
-
-    /// Whether asking again is promised to give the first outcome.
-    pub fn is_repeatable(&self) -> bool {
-        matches!(
-            self,
-            Self::Submit(_)
-                | Self::Complete { .. }
-                | Self::Fail { .. }
-                | Self::GiveUp(_)
-                | Self::Cancel { .. }
-                | Self::Plant(_)
-                | Self::CancelFlow { .. }
-                | Self::Signal { .. }
-        )
-    }
-}
-
-/// One piece of work as its submitter chose it. Everything but the names follows from `seed`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Work {
-    pub id: String,
-    pub key: Option<String>,
-    pub seed: u64,
-    /// The hash of the payload.
-    pub payload: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lease {
-    pub id: String,
-    pub epoch: u64,
-    /// The handle in its text form.
-    pub handle: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// This execution stands for the work.
-    Accepted {
-        id: String,
-    },
-    Granted {
-        grants: Vec<Grant>,
-    },
-    Done,
-    /// The lease stands until then, by the store's clock.
-    Renewed {
-        until: i64,
-    },
-    RetryScheduled {
-        delay_until: i64,
-    },
-    FinallyFailed,
-    Revoked {
-        epoch: u64,
-    },
-    /// Its waitpoint can be signalled.
-    Suspended {
-        waitpoint: Uuid,
-    },
-    /// How a budget stands.
-    Budget(Standing),
-    /// Accepted, but there was nothing to do.
-    Unchanged,
-    Error {
-        code: String,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Grant {
-    pub lease: Lease,
-    /// The hash of the payload that the worker was given.
-    pub payload: u64,
-}
-
-/// What of a budget is used and held, and what both together must not exceed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Standing {
-    pub used: u64,
-    pub reserved: u64,
-    pub hard: u64,
 }
 
 /// An append-only file of JSON lines. Each line is one write, so a kill cannot mix two.

@@ -16,6 +16,8 @@ pub fn check(evidence: &Evidence, events: &EventsById<'_>, report: &mut Report) 
     let members = submissions::members(&evidence.history);
     let mut payloads = payloads(&evidence.history);
     payloads.extend(members.iter().map(|(id, payload)| (id.as_str(), *payload)));
+    let scheduled = evidence.executions.iter().filter(|(_, execution)| execution.due.is_some());
+    payloads.extend(scheduled.map(|(id, execution)| (id.as_str(), execution.payload)));
     for entry in evidence.history.iter().filter(|entry| entry.phase == Phase::Ok) {
         match (&entry.op, &entry.result) {
             (Op::Claim { .. }, Some(Outcome::Granted { grants })) => {

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use ff_core::contracts::{EdgeGroupState, EventType, FlowStatus};
+use ff_core::contracts::{EdgeGroupSnapshot, EdgeGroupState, EventType, FlowStatus, OnSatisfied};
 use ff_core::operations::flow::rule::{self, Tally};
 use ff_core::state::PublicState;
 use uuid::Uuid;
 
-use super::{Kind, Report};
+use super::{EventsById, Kind, Report};
 use crate::evidence::{Evidence, FLOW, FinalFlow, LogEvent};
 use crate::graph::{Node, Planted};
 use crate::history::{Entry, Op, Outcome, Phase};
@@ -16,7 +16,7 @@ use crate::history::{Entry, Op, Outcome, Phase};
 /// Why a member is cancelled whose siblings were enough.
 const SPARED: &str = "sibling_quorum_satisfied";
 
-pub fn check(evidence: &Evidence, report: &mut Report) {
+pub fn check(evidence: &Evidence, events: &EventsById<'_>, report: &mut Report) {
     let mut accepted: HashMap<Uuid, bool> = HashMap::new();
     let mut graphs: BTreeMap<Uuid, Planted> = BTreeMap::new();
     for entry in &evidence.history {
@@ -31,7 +31,10 @@ pub fn check(evidence: &Evidence, report: &mut Report) {
     for (flow, planted) in &graphs {
         let nodes = planted.nodes();
         match evidence.flows.get(flow) {
-            Some(last) => ended(evidence, *flow, last, &nodes, &cancelled, report),
+            Some(last) => {
+                ended(evidence, *flow, last, &nodes, &cancelled, report);
+                told(events, (*flow, &nodes), last, report);
+            }
             None if accepted[flow] => {
                 report.add(Kind::Lost, format!("flow {flow} was acknowledged and is not there"));
             }
@@ -82,10 +85,14 @@ fn ended(
         report.add(Kind::Gap, text);
     }
     for (at, node) in nodes.iter().enumerate() {
-        let parents = node.parents.iter().map(|parent| states[*parent]);
-        let verdict = rule::decide(node.policy, tally(parents));
+        if node.parents.is_empty() {
+            continue;
+        }
+        let parents = tally(node.parents.iter().map(|parent| states[*parent]));
+        decided(node, last, parents, report);
+        let verdict = rule::decide(node.policy, parents);
         let skipped = states[at] == Some(PublicState::Skipped);
-        let impossible = !node.parents.is_empty() && verdict == EdgeGroupState::Impossible;
+        let impossible = verdict == EdgeGroupState::Impossible;
         if skipped != impossible && (skipped || states[at] == Some(PublicState::Completed)) {
             let text = format!("{}: {:?}, its parents say {verdict:?}", node.work.id, states[at]);
             report.add(Kind::DoubleAccepted, text);
@@ -103,24 +110,50 @@ fn ended(
     if last.status == FlowStatus::Cancelled && !cancelled.contains_key(&flow) {
         report.add(Kind::DoubleAccepted, format!("flow {flow} is cancelled, by nobody"));
     }
-    told(&evidence.log, (flow, nodes), last, &counts, report);
+}
+
+/// A group counts what its parents have ended in, and has decided what they say.
+fn decided(node: &Node, last: &FinalFlow, parents: Tally, report: &mut Report) {
+    let id = &node.work.id;
+    let Some(group) = last.groups.get(id) else {
+        report.add(Kind::Lost, format!("{id}: what it waits for is not there"));
+        return;
+    };
+    let EdgeGroupSnapshot { succeeded, failed, skipped, .. } = *group;
+    let counted = Tally { parents: group.parents, succeeded, failed, skipped };
+    let no_more = counted.parents == parents.parents
+        && counted.succeeded <= parents.succeeded
+        && counted.failed <= parents.failed
+        && counted.skipped <= parents.skipped;
+    // Nobody asks the groups of a flow that is cancelled.
+    let asked = last.status != FlowStatus::Cancelled;
+    if !no_more || asked && counted != parents {
+        let text = format!("{id}: its group counts {counted:?}, its parents are {parents:?}");
+        report.add(Kind::Gap, text);
+    }
+    let verdict = rule::decide(node.policy, if asked { parents } else { counted });
+    if group.state != EdgeGroupState::Cancelled && group.state != verdict {
+        let text = format!("{id}: its group is {:?}, its parents say {verdict:?}", group.state);
+        report.add(Kind::DoubleAccepted, text);
+    }
 }
 
 /// What the flow's own event says of its end is what its members say.
 fn told(
-    log: &[LogEvent],
+    events: &EventsById<'_>,
     (flow, nodes): (Uuid, &[Node]),
     last: &FinalFlow,
-    counts: &BTreeMap<PublicState, u64>,
     report: &mut Report,
 ) {
+    let counts = &last.counts;
     let (status, event_type) = match last.status {
         FlowStatus::Completed => ("completed", EventType::FlowCompleted),
         FlowStatus::Failed => ("failed", EventType::FlowFailed),
         _ => return,
     };
     let id = format!("{FLOW}{flow}/{}", event_type.as_str());
-    let Some(event) = log.iter().find(|event| event.id == id) else {
+    let of = |id: &str| events.get(id).map_or(&[][..], Vec::as_slice);
+    let Some(event) = of(&id).first() else {
         report.add(Kind::Gap, format!("the log does not say that flow {flow} has {status}"));
         return;
     };
@@ -138,15 +171,14 @@ fn told(
             report.add(Kind::Gap, text);
         }
     }
-    let spared = |event: &&LogEvent| {
-        event.reason.as_deref() == Some(SPARED) && nodes.iter().any(|node| node.work.id == event.id)
-    };
+    let spared = nodes.iter().flat_map(|node| of(&node.work.id));
+    let spared = spared.filter(|event| event.reason.as_deref() == Some(SPARED)).count();
     let lost = [PublicState::Failed, PublicState::Cancelled, PublicState::Expired];
     let lost: u64 = lost.iter().filter_map(|state| counts.get(state)).sum();
     if status == "failed" && lost == 0 {
         report.add(Kind::DoubleAccepted, format!("flow {flow} has failed, and nobody in it"));
     }
-    if status == "completed" && lost > log.iter().filter(spared).count() as u64 {
+    if status == "completed" && lost > spared as u64 {
         report.add(Kind::Lost, format!("flow {flow} has completed, and {lost} in it have not"));
     }
 }
@@ -165,7 +197,8 @@ fn tally(parents: impl Iterator<Item = Option<PublicState>>) -> Tally {
     tally
 }
 
-/// When a member is handed out, the log has told that its parents let it.
+/// When a member is let go or handed out, the log has told that its parents let it; and nobody is
+/// spared whose sibling was not enough.
 fn in_order(
     log: &[LogEvent],
     members: &HashMap<String, (Uuid, usize)>,
@@ -175,19 +208,29 @@ fn in_order(
     let mut ends: HashMap<&str, PublicState> = HashMap::new();
     for event in log {
         let Some((flow, at)) = members.get(&event.id) else { continue };
+        let nodes = &graphs[flow];
+        let verdict = |node: &Node| {
+            let parent = |at: &usize| ends.get(nodes[*at].work.id.as_str()).copied();
+            rule::decide(node.policy, tally(node.parents.iter().map(parent)))
+        };
+        let node = &nodes[*at];
+        let goes_on = matches!(event.event_type, EventType::Unblocked | EventType::Claimed);
+        if goes_on && !node.parents.is_empty() && verdict(node) != EdgeGroupState::Satisfied {
+            let (word, verdict) = (event.event_type.as_str(), verdict(node));
+            let text = format!("{} was {word}, its parents say {verdict:?}", event.id);
+            report.add(Kind::DoubleAccepted, text);
+        }
+        let enough = |child: &&Node| {
+            child.parents.contains(at)
+                && child.policy.on_satisfied() == OnSatisfied::CancelRemaining
+                && verdict(child) == EdgeGroupState::Satisfied
+        };
+        let spared = event.reason.as_deref() == Some(SPARED);
+        if spared && !nodes.iter().any(|child| enough(&child)) {
+            report.add(Kind::DoubleAccepted, format!("{} was spared without need", event.id));
+        }
         if let Some(state) = event.to.filter(|_| event.event_type.is_finish()) {
             ends.insert(&event.id, state);
-        }
-        let nodes = &graphs[flow];
-        let node = &nodes[*at];
-        if event.event_type != EventType::Claimed || node.parents.is_empty() {
-            continue;
-        }
-        let parent = |at: &usize| ends.get(nodes[*at].work.id.as_str()).copied();
-        let verdict = rule::decide(node.policy, tally(node.parents.iter().map(parent)));
-        if verdict != EdgeGroupState::Satisfied {
-            let text = format!("{} was handed out, its parents say {verdict:?}", event.id);
-            report.add(Kind::DoubleAccepted, text);
         }
     }
 }

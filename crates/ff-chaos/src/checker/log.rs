@@ -73,8 +73,14 @@ fn story(id: &str, own: &[&LogEvent], renewals: &Renewals<'_>, report: &mut Repo
     let mut at = At::Waiting;
     let mut highest = 0;
     let mut stands_until = 0;
+    // One signal is all that anybody waits for here.
+    let mut signalled = false;
     for event in own {
         let wrong = match (event.event_type, at) {
+            (kind, At::Suspended) if signalled && kind != E::Resumed => {
+                Some("a signal did not wake it")
+            }
+            (E::TagsChanged, _) => None,
             (E::Claimed, At::Waiting) if event.epoch > highest => None,
             (E::Claimed, At::Waiting) => Some("an old epoch was granted again"),
             (E::Claimed, At::Held(_)) => Some("it was granted while somebody held it"),
@@ -108,6 +114,7 @@ fn story(id: &str, own: &[&LogEvent], renewals: &Renewals<'_>, report: &mut Repo
             let text = format!("{id}: {wrong}: `{word}` at version {}", event.version);
             report.add(Kind::DoubleAccepted, text);
         }
+        signalled = event.event_type == E::SignalDelivered && matches!(at, At::Suspended);
         highest = highest.max(event.epoch);
         if event.event_type == E::Claimed {
             let renewed = renewals.get(&(id, event.epoch)).copied().unwrap_or_default();
@@ -117,7 +124,7 @@ fn story(id: &str, own: &[&LogEvent], renewals: &Renewals<'_>, report: &mut Repo
             E::Claimed => At::Held(event.epoch),
             kind if kind.is_finish() => At::Finished,
             E::Submitted | E::Ready | E::PriorityChanged | E::Rescheduled => at,
-            E::SignalDelivered => at,
+            E::SignalDelivered | E::TagsChanged => at,
             E::Suspended => At::Suspended,
             _ => At::Waiting,
         };

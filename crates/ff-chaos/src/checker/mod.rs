@@ -1,13 +1,16 @@
 //! Decides from the evidence whether the engine kept its promises. Nothing here does I/O.
 
 mod acknowledgements;
+mod durable;
 mod fence;
 mod flows;
 mod limits;
 mod log;
+mod schedules;
 mod signals;
 mod submissions;
 mod subscribers;
+mod sweeps;
 #[cfg(test)]
 mod tests;
 
@@ -106,9 +109,12 @@ pub fn check(evidence: &Evidence, kills: usize) -> Report {
     fence::check(&evidence.history, &mut report);
     log::check(evidence, &events, &mut report);
     subscribers::check(evidence, &mut report);
-    flows::check(evidence, &mut report);
+    flows::check(evidence, &events, &mut report);
     signals::check(evidence, &mut report);
     limits::check(evidence, &mut report);
+    durable::check(evidence, &mut report);
+    schedules::check(evidence, &mut report);
+    sweeps::check(evidence, &mut report);
     for (id, execution) in &evidence.executions {
         if !execution.state.is_finished() {
             let why = execution.explanation.as_deref().unwrap_or("no reason is known");

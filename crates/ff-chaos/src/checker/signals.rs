@@ -1,4 +1,5 @@
-//! A signal that was acknowledged is recorded, and no signal is recorded twice.
+//! A signal that was acknowledged is recorded, no signal is recorded twice, and whoever repeats one
+//! that was acknowledged is not refused.
 
 use std::collections::HashSet;
 
@@ -7,8 +8,16 @@ use crate::evidence::Evidence;
 use crate::history::{Op, Phase};
 
 pub fn check(evidence: &Evidence, report: &mut Report) {
-    for entry in evidence.history.iter().filter(|entry| entry.phase == Phase::Ok) {
+    let mut acknowledged = HashSet::new();
+    for entry in &evidence.history {
         let Op::Signal { id, key, .. } = &entry.op else { continue };
+        if entry.phase == Phase::Fail && acknowledged.contains(key) {
+            report.add(Kind::Lost, format!("{id}: the repeat of signal {key} was refused"));
+        }
+        if entry.phase != Phase::Ok {
+            continue;
+        }
+        acknowledged.insert(key);
         let recorded = evidence.executions.get(id).map_or(&[][..], |one| &one.signals);
         if !recorded.contains(key) {
             report.add(Kind::Lost, format!("{id}: acknowledged signal {key} is not there"));

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Kind, Report};
 use crate::evidence::Evidence;
 use crate::history::{self, Entry, Op, Outcome, Phase, Work};
+use crate::workload::many;
 
 pub fn check(evidence: &Evidence, report: &mut Report) {
     let mut explained: HashSet<&str> = HashSet::new();
@@ -32,7 +33,11 @@ pub fn check(evidence: &Evidence, report: &mut Report) {
     explained.extend(members.keys().map(String::as_str));
     let mut keys: HashMap<&str, &str> = HashMap::new();
     for (id, execution) in &evidence.executions {
-        if !explained.contains(id.as_str()) {
+        let scheduled = execution.due.is_some();
+        if scheduled && execution.payload != history::hash(many::PAYLOAD) {
+            report.add(Kind::Lost, format!("{id} has another payload than its schedule"));
+        }
+        if !scheduled && !explained.contains(id.as_str()) {
             let text = format!("{id} exists, though nobody was told that it was accepted");
             report.add(Kind::DoubleAccepted, text);
         }

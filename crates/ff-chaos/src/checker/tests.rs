@@ -1,8 +1,14 @@
 //! Hand-made evidence with one thing wrong at a time: a checker that never fails proves nothing.
 
+mod durable;
+mod limits;
 mod log;
+mod schedules;
 mod subscribers;
+mod sweeps;
 mod waits;
+
+use std::collections::BTreeMap;
 
 use ff_core::contracts::EventType;
 use ff_core::state::PublicState;
@@ -27,7 +33,7 @@ fn complete(epoch: u64) -> Op {
 }
 
 fn granted(epoch: u64) -> (Op, Outcome) {
-    let grant = Grant { lease: lease(epoch), payload: 7 };
+    let grant = Grant { lease: lease(epoch), payload: 7, steps: BTreeMap::new() };
     (Op::Claim { worker: "w".into() }, Outcome::Granted { grants: vec![grant] })
 }
 
@@ -69,6 +75,11 @@ impl Evidence {
         self.line(op_id, op, Phase::Ok, Some(outcome));
     }
 
+    fn also_logged(&mut self, log: &[LogEvent]) {
+        self.subscribers[0].lines.extend(log.iter().map(delivery));
+        self.log.extend_from_slice(log);
+    }
+
     fn execution(&mut self) -> &mut FinalExecution {
         self.executions.get_mut(ID).unwrap()
     }
@@ -92,6 +103,37 @@ fn delivery(event: &LogEvent) -> Delivery {
     Delivery::Event { cursor, event: event.clone() }
 }
 
+fn completed(payload: u64) -> FinalExecution {
+    FinalExecution {
+        state: PublicState::Completed,
+        version: 3,
+        lane: "alpha".into(),
+        kind: "chaos".into(),
+        created_at: 0,
+        due: None,
+        key: None,
+        payload,
+        result: Some(9),
+        history: Vec::new(),
+        signals: Vec::new(),
+        steps: Vec::new(),
+        frames: BTreeMap::new(),
+        explanation: None,
+    }
+}
+
+/// One more execution that came, ran and completed, and that the log tells of.
+fn also_ran(evidence: &mut Evidence, id: &str, last: FinalExecution) {
+    let types = [EventType::Submitted, EventType::Claimed, EventType::Completed];
+    let events = types.iter().zip(1..).map(|(event_type, version)| LogEvent {
+        id: id.into(),
+        ..event(version, *event_type, u64::from(version > 1))
+    });
+    let history: Vec<LogEvent> = events.collect();
+    evidence.also_logged(&history);
+    evidence.executions.insert(id.into(), FinalExecution { history, ..last });
+}
+
 /// One execution, submitted, claimed and completed, with nothing wrong.
 fn good() -> Evidence {
     let mut evidence = Evidence::default();
@@ -99,19 +141,7 @@ fn good() -> Evidence {
     let (claim, grants) = granted(1);
     evidence.accepted("2", &claim, grants);
     evidence.accepted("3", &complete(1), Outcome::Done);
-    evidence.executions.insert(
-        ID.into(),
-        FinalExecution {
-            state: PublicState::Completed,
-            version: 3,
-            key: None,
-            payload: 7,
-            result: Some(9),
-            history: Vec::new(),
-            signals: Vec::new(),
-            explanation: None,
-        },
-    );
+    evidence.executions.insert(ID.into(), completed(7));
     evidence.subscribers.push(Deliveries {
         name: "s".into(),
         event_types: Vec::new(),

@@ -277,5 +277,6 @@ fn grant(claimed: &ff_api::ClaimedExecution) -> Answered<Grant> {
         epoch: claimed.lease_epoch,
         handle: claimed.handle.clone(),
     };
-    Ok(Grant { lease, payload: history::hash(&payload) })
+    let steps = workload::named(&claimed.steps).collect();
+    Ok(Grant { lease, payload: history::hash(&payload), steps })
 }

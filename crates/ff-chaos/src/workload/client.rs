@@ -13,7 +13,7 @@ use ff_core::engine_error::{ContentionKind, EngineError};
 use ff_core::types::{CancelSource, ExecutionId, LaneId, TimestampMs, WorkerId, WorkerInstanceId};
 
 use super::work::{self, LANES};
-use super::{budget, waits};
+use super::{durable, limits, many, waits};
 use crate::history::{self, Grant, Lease, Op, Outcome, Phase, Recorder, Work};
 
 /// Short, so that the work of a killed process soon comes back.
@@ -161,11 +161,24 @@ impl Client {
                 backend.replay_execution(args).await?;
                 Ok(Outcome::Done)
             }
-            Op::Plant(_) | Op::CancelFlow { .. } | Op::Suspend { .. } | Op::Signal { .. } => {
-                waits::perform(backend, op).await
-            }
-            Op::Watch => budget::standing(backend).await,
+            _ => perform_more(backend, op).await,
         }
+    }
+}
+
+/// Whatever is not about one execution as a whole.
+async fn perform_more(backend: &dyn EngineBackend, op: &Op) -> Result<Outcome, EngineError> {
+    match op {
+        Op::Step { lease, name, seed, .. } => durable::record(backend, lease, name, *seed).await,
+        Op::Append { lease, append_id, frames } => {
+            durable::append(backend, lease, *append_id, *frames).await
+        }
+        Op::Report { lease, key, amount } => limits::report(backend, lease, key, *amount).await,
+        Op::Trigger { schedule, request } => many::trigger(backend, schedule, request).await,
+        Op::Sweep(sweep) => many::sweep(backend, sweep).await,
+        Op::WatchBudget => limits::budget(backend, limits::BUDGET).await.map(Outcome::Limit),
+        Op::WatchQuota => limits::quota(backend).await.map(Outcome::Limit),
+        _ => waits::perform(backend, op).await,
     }
 }
 
@@ -211,7 +224,8 @@ fn grant(claimed: &ClaimedExecution) -> Grant {
         epoch: claimed.lease_epoch.0,
         handle: claimed.handle.encode(),
     };
-    Grant { lease, payload: history::hash(&claimed.payload) }
+    let steps = durable::named(&claimed.steps).collect();
+    Grant { lease, payload: history::hash(&claimed.payload), steps }
 }
 
 fn failure(op_id: &str, fatal: bool) -> FailArgs {

@@ -1,15 +1,17 @@
 //! What the clients of the engine do: the load that is killed, and the drain that ends a run.
 
-mod budget;
 mod client;
+mod durable;
 pub(crate) mod ids;
+pub mod limits;
+pub mod many;
 mod subscriber;
 mod tasks;
 mod waits;
 mod work;
 
-pub use budget::standing;
 pub use client::{Client, LEASE_MS};
+pub use durable::{named, spoken};
 pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path, subscribers_of};
 pub use work::{LANES, bytes, submission};
 
@@ -89,9 +91,10 @@ pub async fn run_until_killed(
     let mut running = tokio::task::JoinSet::new();
     if load.role == Role::Everybody {
         let backend = client.backend.clone();
-        // Whoever cannot declare it finds it declared, or finds no budget to look at.
+        // Whoever cannot declare them finds them declared, or finds nothing to look at.
         running.spawn(async move {
-            let _ = budget::declare(&*backend).await;
+            let _ = limits::declare(&*backend).await;
+            let _ = many::declare(&*backend).await;
             std::future::pending().await
         });
         for subscriber in SUBSCRIBERS {
@@ -106,6 +109,7 @@ pub async fn run_until_killed(
         running.spawn(crew.clone().plant(load.pause_ms, rng.fork()));
         running.spawn(crew.clone().operate(rng.fork()));
         running.spawn(crew.clone().watch(rng.fork()));
+        running.spawn(crew.clone().sweep(rng.fork()));
     }
     for worker in 0..WORKERS {
         running.spawn(crew.clone().work(worker, rng.fork()));
@@ -133,6 +137,7 @@ pub async fn drain(
     let sitting = Sitting::next(dir, ONLY_SEAT);
     let client = Client::new(backend.clone(), Recorder::open(dir, &sitting)?);
     let client = client.with_leases_of(PATIENT_LEASE_MS);
+    many::pause(&*backend).await?;
     retry(&client, unresolved).await;
 
     let crew = Crew::new(client, sitting, Temper::Calm);

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
-use ff_core::types::FlowId;
+use ff_core::types::{FlowId, TimestampMs};
 use uuid::Uuid;
 
 use super::client::{Client, LEASE_MS};
+use super::durable::{STEPS, value};
 use super::ids::{Recent, new_id, pause};
-use super::work;
+use super::many;
+use super::work::{self, LANES};
 use crate::graph::Planted;
-use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
+use crate::history::{self, Grant, Lease, Op, Outcome, Sitting, Sweep, Work};
 
 /// Whether workers stall past their lease, abandon work and contradict themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,11 +80,30 @@ impl Crew {
         }
     }
 
-    /// Looks whether the budget holds.
+    /// Looks whether the limits hold.
     pub async fn watch(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
-            self.client.call(&Op::Watch).await;
+            let watch = if rng.bool() { Op::WatchBudget } else { Op::WatchQuota };
+            self.client.call(&watch).await;
             pause(&mut rng, 5..30).await;
+        }
+    }
+
+    /// Does something to all of the latest executions of a lane, and starts what is not due yet.
+    pub async fn sweep(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            pause(&mut rng, 100..700).await;
+            let name = format!("{:016x}", rng.u64(..));
+            let op = match rng.u8(..4) {
+                0 => Op::Trigger { schedule: many::STEADY.to_owned(), request: name },
+                choice => Op::Sweep(Sweep {
+                    mark: name,
+                    lane: LANES[rng.usize(..LANES.len())].to_owned(),
+                    created_from: TimestampMs::now().0 - rng.i64(100..1_000),
+                    cancels: choice == 1,
+                }),
+            };
+            self.client.call(&op).await;
         }
     }
 
@@ -96,7 +117,7 @@ impl Crew {
                 continue;
             };
             for grant in grants {
-                in_hand.spawn(self.clone().handle(grant.lease, rng.fork()));
+                in_hand.spawn(self.clone().handle(grant, rng.fork()));
             }
             while let Some(done) = in_hand.try_join_next() {
                 done?;
@@ -110,8 +131,9 @@ impl Crew {
     }
 
     /// What a worker does with one grant.
-    async fn handle(self: Arc<Self>, lease: Lease, mut rng: Rng) {
+    async fn handle(self: Arc<Self>, grant: Grant, mut rng: Rng) {
         let choice = rng.u8(..100);
+        let lease = grant.lease.clone();
         let reckless = self.temper == Temper::Reckless;
         match choice {
             0..8 => {
@@ -136,6 +158,9 @@ impl Crew {
                 self.complete(lease, &mut rng).await;
             }
             35..41 => self.wait_for_signal(lease, &mut rng).await,
+            41..49 => self.step(grant, &mut rng).await,
+            49..55 => self.speak(lease, &mut rng).await,
+            55..60 => self.report(lease, &mut rng).await,
             // Dies with the work in hand.
             15..17 if reckless => {}
             17..27 => {
@@ -164,7 +189,63 @@ impl Crew {
             // The suspension was committed a moment before its answer came.
             pause(rng, timeout_ms.saturating_sub(50)..timeout_ms).await;
             let (id, key) = (id.clone(), format!("signal-{:016x}", rng.u64(..)));
-            self.client.call(&Op::Signal { id, waitpoint, key }).await;
+            let signal = Op::Signal { id, waitpoint, key };
+            // Whoever says it again is told that it was heard.
+            if self.client.call(&signal).await.is_some() && rng.u8(..4) == 0 {
+                self.client.call(&signal).await;
+            }
+        }
+    }
+
+    /// Takes the steps that it was not told of, and now and then one that it was told of.
+    async fn step(&self, grant: Grant, rng: &mut Rng) {
+        for name in STEPS {
+            if grant.steps.contains_key(name) && rng.u8(..4) > 0 {
+                continue;
+            }
+            let (lease, seed) = (grant.lease.clone(), rng.u64(..));
+            let step = Op::Step { lease, name: name.to_owned(), seed, value: value(seed) };
+            if self.client.call(&step).await.is_none() || rng.u8(..4) == 0 {
+                break;
+            }
+        }
+        self.leave(grant.lease, rng).await;
+    }
+
+    /// Says something now and then, and some of it again before it goes on.
+    async fn speak(&self, lease: Lease, rng: &mut Rng) {
+        for _ in 0..rng.u8(1..4) {
+            let append_id = Uuid::from_u128(rng.u128(..));
+            let append = Op::Append { lease: lease.clone(), append_id, frames: rng.u32(1..4) };
+            if self.client.call(&append).await.is_none() {
+                break;
+            }
+            if rng.u8(..3) == 0 {
+                self.client.call(&append).await;
+            }
+        }
+        self.leave(lease, rng).await;
+    }
+
+    /// Says what it has used, and some of it again.
+    async fn report(&self, lease: Lease, rng: &mut Rng) {
+        let (key, amount) = (format!("use-{}", rng.u8(..3)), rng.u64(1..100));
+        let report = Op::Report { lease: lease.clone(), key, amount };
+        self.client.call(&report).await;
+        if rng.bool() {
+            self.client.call(&report).await;
+        }
+        self.leave(lease, rng).await;
+    }
+
+    /// Often somebody else has to go on.
+    async fn leave(&self, lease: Lease, rng: &mut Rng) {
+        match rng.u8(..8) {
+            0..2 => {
+                self.client.call(&Op::Fail { lease, fatal: false }).await;
+            }
+            2 if self.temper == Temper::Reckless => {}
+            _ => self.complete(lease, rng).await,
         }
     }
 

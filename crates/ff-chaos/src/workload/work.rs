@@ -7,7 +7,7 @@ use ff_core::contracts::Submission;
 use ff_core::policy::{Backoff, ExecutionPolicy, RetryPolicy, TimeoutPolicy};
 use ff_core::types::ExecutionId;
 
-use super::budget::BUDGET;
+use super::limits::{BUDGET, METERED};
 use crate::history::{self, Work};
 
 pub const LANES: [&str; 2] = ["alpha", "beta"];
@@ -40,7 +40,8 @@ pub fn submission(work: &Work) -> anyhow::Result<Submission> {
         timeout_policy: TimeoutPolicy { attempt_timeout_ms, ..TimeoutPolicy::default() },
         ..ExecutionPolicy::default()
     };
-    let mut submission = Submission::new(lane, "chaos")
+    let kind = if rng.u8(..24) == 0 { METERED } else { "chaos" };
+    let mut submission = Submission::new(lane, kind)
         .id(id)
         .payload(bytes(work.seed))
         .priority(rng.i32(0..10))

@@ -1,15 +1,15 @@
-//! Flows, signals and budgets of which one thing at a time is wrong.
+//! Flows and signals of which one thing at a time is wrong.
 
 use std::collections::BTreeMap;
 
-use ff_core::contracts::{EdgePolicy, EventType, FlowStatus};
+use ff_core::contracts::{EdgeGroupSnapshot, EdgeGroupState, EdgePolicy, EventType, FlowStatus};
 use ff_core::state::PublicState;
 use uuid::Uuid;
 
-use super::{Evidence, FinalExecution, Kind, LogEvent, check, delivery, event, good, reports};
+use super::{Evidence, Kind, LogEvent, also_ran, check, completed, event, good, reports};
 use crate::evidence::{FLOW, FinalFlow};
 use crate::graph::Planted;
-use crate::history::{Grant, Lease, Op, Outcome, Standing};
+use crate::history::{Grant, Lease, Op, Outcome, Phase};
 
 /// Two nodes, the second behind the first.
 fn planted() -> Planted {
@@ -22,37 +22,13 @@ fn planted() -> Planted {
     (0..).map(plant).find(pair).expect("some seed makes such a graph")
 }
 
-fn also(evidence: &mut Evidence, log: Vec<LogEvent>) {
-    evidence.subscribers[0].lines.extend(log.iter().map(delivery));
-    evidence.log.extend(log);
-}
-
 /// A member that ran, in the state that it ended in.
 fn ran(evidence: &mut Evidence, at: usize) {
     let work = planted().nodes()[at].work.clone();
-    let types = [EventType::Submitted, EventType::Claimed, EventType::Completed];
-    let events = types.iter().zip(1..).map(|(event_type, version)| LogEvent {
-        id: work.id.clone(),
-        ..event(version, *event_type, u64::from(version > 1))
-    });
-    let history: Vec<LogEvent> = events.collect();
-    let grant = Grant { lease: lease_of(&work.id), payload: work.payload };
+    let grant = Grant { lease: lease_of(&work.id), payload: work.payload, steps: BTreeMap::new() };
     let claim = Op::Claim { worker: "w".into() };
     evidence.accepted(&format!("claim-{at}"), &claim, Outcome::Granted { grants: vec![grant] });
-    evidence.executions.insert(
-        work.id.clone(),
-        FinalExecution {
-            state: PublicState::Completed,
-            version: 3,
-            key: None,
-            payload: work.payload,
-            result: None,
-            history: history.clone(),
-            signals: Vec::new(),
-            explanation: None,
-        },
-    );
-    also(evidence, history);
+    also_ran(evidence, &work.id, completed(work.payload));
 }
 
 fn lease_of(id: &str) -> Lease {
@@ -70,9 +46,18 @@ fn with_flow(order: [usize; 2]) -> Evidence {
     let mut evidence = good();
     evidence.accepted("plant", &Op::Plant(planted()), Outcome::Done);
     order.into_iter().for_each(|at| ran(&mut evidence, at));
-    also(&mut evidence, vec![of_flow(EventType::FlowCompleted)]);
+    evidence.also_logged(&[of_flow(EventType::FlowCompleted)]);
     let counts = BTreeMap::from([(PublicState::Completed, 2)]);
-    let last = FinalFlow { status: FlowStatus::Completed, counts };
+    let group = EdgeGroupSnapshot {
+        policy: EdgePolicy::AllOf,
+        state: EdgeGroupState::Satisfied,
+        parents: 1,
+        succeeded: 1,
+        failed: 0,
+        skipped: 0,
+    };
+    let groups = BTreeMap::from([(planted().nodes()[1].work.id.clone(), group)]);
+    let last = FinalFlow { status: FlowStatus::Completed, counts, groups };
     evidence.flows.insert(planted().flow, last);
     evidence
 }
@@ -85,7 +70,7 @@ fn a_good_flow() {
 #[test]
 fn a_child_before_its_parent() {
     let evidence = with_flow([1, 0]);
-    reports(&evidence, Kind::DoubleAccepted, "was handed out, its parents say Pending");
+    reports(&evidence, Kind::DoubleAccepted, "was claimed, its parents say Pending");
 }
 
 #[test]
@@ -102,11 +87,42 @@ fn a_flow_that_is_not_what_its_members_are() {
     reports(&drifted, Kind::Gap, "its members are");
     let mut failed = with_flow([0, 1]);
     failed.flows.get_mut(&flow).unwrap().status = FlowStatus::Failed;
-    also(&mut failed, vec![of_flow(EventType::FlowFailed)]);
+    failed.also_logged(&[of_flow(EventType::FlowFailed)]);
     reports(&failed, Kind::DoubleAccepted, "has failed, and nobody in it");
     let mut cancelled = with_flow([0, 1]);
     cancelled.flows.get_mut(&flow).unwrap().status = FlowStatus::Cancelled;
     reports(&cancelled, Kind::DoubleAccepted, "by nobody");
+}
+
+#[test]
+fn a_group_that_is_not_what_its_parents_are() {
+    let (flow, child) = (planted().flow, planted().nodes()[1].work.id.clone());
+    let mut drifted = with_flow([0, 1]);
+    let groups = |evidence: &mut Evidence| evidence.flows.get_mut(&flow).unwrap().groups.clone();
+    let mut changed = groups(&mut drifted);
+    changed.get_mut(&child).unwrap().succeeded = 0;
+    drifted.flows.get_mut(&flow).unwrap().groups = changed;
+    reports(&drifted, Kind::Gap, "its group counts");
+    let mut flipped = with_flow([0, 1]);
+    let last = flipped.flows.get_mut(&flow).unwrap();
+    last.groups.get_mut(&child).unwrap().state = EdgeGroupState::Impossible;
+    reports(&flipped, Kind::DoubleAccepted, "its group is Impossible");
+    let mut gone = with_flow([0, 1]);
+    gone.flows.get_mut(&flow).unwrap().groups.clear();
+    reports(&gone, Kind::Lost, "what it waits for is not there");
+}
+
+#[test]
+fn a_member_that_was_spared_without_need() {
+    let mut evidence = with_flow([0, 1]);
+    let parent = planted().nodes()[0].work.id.clone();
+    let spared = LogEvent {
+        id: parent,
+        reason: Some("sibling_quorum_satisfied".into()),
+        ..event(4, EventType::Cancelled, 1)
+    };
+    evidence.also_logged(&[spared]);
+    reports(&evidence, Kind::DoubleAccepted, "was spared without need");
 }
 
 #[test]
@@ -133,20 +149,16 @@ fn signals_that_are_lost_or_twice_there() {
     let mut lost = good();
     lost.accepted("signal", &signal(), Outcome::Done);
     reports(&lost, Kind::Lost, "acknowledged signal k is not there");
+    let mut refused = good();
+    refused.execution().signals = vec!["k".into()];
+    refused.accepted("signal", &signal(), Outcome::Done);
+    assert_eq!(check(&refused, 1).violations, []);
+    refused.line("again", &signal(), Phase::Invoke, None);
+    refused.line("again", &signal(), Phase::Fail, None);
+    reports(&refused, Kind::Lost, "the repeat of signal k was refused");
     let mut twice = good();
     twice.execution().signals = vec!["k".into(), "k".into()];
     reports(&twice, Kind::DoubleAccepted, "signal k is there twice");
-}
-
-#[test]
-fn a_budget_that_does_not_hold() {
-    let mut over = good();
-    let standing = Standing { used: 3, reserved: 2, hard: 4 };
-    over.accepted("watch", &Op::Watch, Outcome::Budget(standing));
-    reports(&over, Kind::DoubleAccepted, "3 used and 2 held of 4");
-    let mut leaked = good();
-    leaked.budget = Some(Standing { used: 0, reserved: 1, hard: 4 });
-    reports(&leaked, Kind::Stuck, "1 are still held");
 }
 
 #[test]
@@ -156,7 +168,7 @@ fn a_wait_that_ends_twice() {
         to: Some(to),
         ..event(version, event_type, 1)
     };
-    use PublicState::{Active, Completed, Suspended, Waiting};
+    use PublicState::{Active, Completed, Failed, Suspended, Waiting};
     let suspended = |ends: &[EventType]| {
         let mut log = vec![event(1, EventType::Submitted, 0), event(2, EventType::Claimed, 1)];
         log.push(waited(3, EventType::Suspended, (Active, Suspended)));
@@ -190,4 +202,8 @@ fn a_wait_that_ends_twice() {
     assert_eq!(of(&once), 0);
     let twice = good().with_log(finish(suspended(&[EventType::Resumed, EventType::Resumed])));
     assert_eq!(of(&twice), 1);
+    let mut unheard = suspended(&[]);
+    unheard.push(waited(4, EventType::SignalDelivered, (Suspended, Suspended)));
+    unheard.push(waited(5, EventType::Failed, (Suspended, Failed)));
+    reports(&good().with_log(unheard), Kind::DoubleAccepted, "a signal did not wake it");
 }
