@@ -1,4 +1,4 @@
-//! `cargo xtask chaos [postgres | http]`: runs the crash harness in release mode, on SQLite unless
+//! `cargo xtask chaos [postgres | http | large]`: runs the crash harness in release mode, on SQLite unless
 //! told otherwise. The program knows its flags.
 
 use crate::process::run_cargo;
@@ -7,6 +7,7 @@ pub fn run(args: &[String]) -> Result<(), String> {
     let (command, flags) = match args.split_first() {
         Some((store, flags)) if store == "postgres" => ("postgres", flags),
         Some((way, flags)) if way == "http" => ("http", flags),
+        Some((way, flags)) if way == "large" => ("large", flags),
         Some((store, flags)) if store == "sqlite" => ("run", flags),
         _ => ("run", args),
     };

@@ -4,6 +4,7 @@ mod acknowledgements;
 mod durable;
 mod fence;
 mod flows;
+pub mod large;
 mod limits;
 mod log;
 mod schedules;
@@ -14,7 +15,7 @@ mod sweeps;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use crate::evidence::{Evidence, LogEvent};
@@ -44,6 +45,8 @@ pub struct Report {
     pub kills: usize,
     /// Operations that were accepted and changed something.
     pub acknowledged: usize,
+    /// The same by what was asked for.
+    pub of_each: BTreeMap<&'static str, usize>,
     /// Operations whose answer was lost with a process, and which a retry then settled.
     pub unknown_resolved: usize,
     /// Operations that can be asked about again and whose outcome is unknown nevertheless.
@@ -85,6 +88,9 @@ impl fmt::Display for Report {
         for (name, count) in rows {
             writeln!(f, "{name:<16} {count:>9}")?;
         }
+        for (name, count) in &self.of_each {
+            writeln!(f, "  {name:<14} {count:>9}")?;
+        }
         Ok(())
     }
 }
@@ -92,7 +98,8 @@ impl fmt::Display for Report {
 pub fn check(evidence: &Evidence, kills: usize) -> Report {
     let mut report = Report {
         kills,
-        acknowledged: acknowledged(&evidence.history),
+        acknowledged: acknowledged(&evidence.history).count(),
+        of_each: of_each(&evidence.history),
         unknown_resolved: resolved(&evidence.history),
         unknown_left: left_unknown(&evidence.history),
         executions: evidence.executions.len(),
@@ -124,13 +131,21 @@ pub fn check(evidence: &Evidence, kills: usize) -> Report {
     report
 }
 
-fn acknowledged(history: &[Entry]) -> usize {
+fn acknowledged(history: &[Entry]) -> impl Iterator<Item = &Entry> {
     let changed = |entry: &&Entry| match (entry.phase, &entry.result) {
         (Phase::Ok, Some(Outcome::Granted { grants })) => !grants.is_empty(),
         (Phase::Ok, Some(Outcome::Unchanged)) => false,
         (phase, _) => phase == Phase::Ok,
     };
-    history.iter().filter(changed).count()
+    history.iter().filter(changed)
+}
+
+fn of_each(history: &[Entry]) -> BTreeMap<&'static str, usize> {
+    let mut of_each = BTreeMap::new();
+    for entry in acknowledged(history) {
+        *of_each.entry(entry.op.name()).or_default() += 1;
+    }
+    of_each
 }
 
 /// How many operations were unknown when they were asked about again, and were then settled.

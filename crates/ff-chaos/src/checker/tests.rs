@@ -1,6 +1,7 @@
 //! Hand-made evidence with one thing wrong at a time: a checker that never fails proves nothing.
 
 mod durable;
+mod large;
 mod limits;
 mod log;
 mod schedules;

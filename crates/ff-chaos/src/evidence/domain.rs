@@ -11,7 +11,7 @@ use ff_core::engine_backend::{
     BulkOperations, EngineBackend, FlowOperations, ScheduleOperations, StepOperations,
     StreamOperations,
 };
-use ff_core::types::FlowId;
+use ff_core::types::{ExecutionId, FlowId};
 use uuid::Uuid;
 
 use super::{FinalFlow, FinalSchedule, FinalSweep, Spoken};
@@ -128,14 +128,16 @@ pub async fn steps(
     Ok(steps.into_iter().map(|step| (step.name, history::hash(&step.result))).collect())
 }
 
-/// What each attempt said that ran.
+/// What each attempt said.
 pub async fn frames(
     backend: &dyn EngineBackend,
-    snapshot: &ExecutionSnapshot,
+    id: &ExecutionId,
 ) -> anyhow::Result<BTreeMap<u32, Vec<Spoken>>> {
+    let snapshot = backend.describe_execution(id).await?;
+    let snapshot = snapshot.context("an execution is gone while it is looked at")?;
     let mut found = BTreeMap::new();
-    for attempt in snapshot.attempts.iter().filter(|attempt| attempt.started_at.is_some()) {
-        let mut args = ReadStreamArgs::new(snapshot.execution_id.clone());
+    for attempt in &snapshot.attempts {
+        let mut args = ReadStreamArgs::new(id.clone());
         args.attempt_index = Some(attempt.attempt_index);
         let mut said = Vec::new();
         loop {

@@ -88,6 +88,30 @@ pub enum Op {
 }
 
 impl Op {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Submit(_) => "submit",
+            Self::Claim { .. } => "claim",
+            Self::Renew(_) => "renew",
+            Self::Complete { .. } => "complete",
+            Self::Fail { .. } => "fail",
+            Self::GiveUp(_) => "give up",
+            Self::Cancel { .. } => "cancel",
+            Self::Revoke { .. } => "revoke",
+            Self::Replay { .. } => "replay",
+            Self::Plant(_) => "plant",
+            Self::CancelFlow { .. } => "cancel flow",
+            Self::Suspend { .. } => "suspend",
+            Self::Signal { .. } => "signal",
+            Self::Step { .. } => "step",
+            Self::Append { .. } => "append",
+            Self::Report { .. } => "report",
+            Self::Trigger { .. } => "trigger",
+            Self::Sweep(_) => "sweep",
+            Self::WatchBudget | Self::WatchQuota => "watch",
+        }
+    }
+
     /// The lease under which the operation writes, if it does.
     pub fn lease(&self) -> Option<&Lease> {
         match self {

@@ -38,6 +38,14 @@ fn http_survives_kills() {
     }
 }
 
+/// A flow of 2,000 nodes side by side and one of 1,000 behind each other, in one process.
+#[test]
+fn large_flows_survive_kills() {
+    let kills = (kills() / 8).max(2).to_string();
+    let run = chaos(&["large", "--width", "2000", "--depth", "1000", "--kills", &kills]);
+    assert!(run.passed, "the run did not pass:\n{}", run.output);
+}
+
 /// A harness that has never found anything proves nothing.
 #[test]
 fn a_server_that_forgets_commits_is_found_out() {

@@ -1,6 +1,7 @@
-//! The command: `run`, `postgres` and `http` kill and judge; the others are what they kill.
+//! The command: `run`, `postgres`, `http` and `large` kill and judge; the others are what they kill.
 
 mod http;
+mod large;
 mod options;
 mod postgres;
 mod sqlite;
@@ -23,6 +24,7 @@ pub const USAGE: &str = "usage:
                     [--dir DIR] [--min-ms A] [--max-ms B] [--lossy yes]
   ff-chaos http --store sqlite|postgres --server-kills N --worker-kills M --seed S
                 [--dir DIR] [--min-ms A] [--max-ms B]
+  ff-chaos large --width N --depth M --kills K --seed S [--dir DIR] [--min-ms A] [--max-ms B]
   ff-chaos child --log DIR --seed N --db PATH   (ends with its standard input)
   ff-chaos child --log DIR --seed N --url URL --seat NAME --role everybody|workers";
 
@@ -50,6 +52,8 @@ fn start() -> anyhow::Result<bool> {
         "run" => run(&runtime, &options, (20, 400), sqlite::kill_and_judge),
         "postgres" => run(&runtime, &options, (50, 900), postgres::kill_and_judge),
         "http" => run(&runtime, &options, (50, 600), http::kill_and_judge),
+        "large" => run(&runtime, &options, (100, 900), large::kill_and_judge),
+        "large-child" => runtime.block_on(ending_with_input(large::child(&options))),
         "http-server" => runtime.block_on(ending_with_input(http::serve(&options))),
         "http-client" => runtime.block_on(ending_with_input(http::play(&options))),
         "child" => runtime.block_on(child(&options)).map(|()| true),
