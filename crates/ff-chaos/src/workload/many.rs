@@ -14,7 +14,7 @@ use super::work::LANES;
 use crate::history::{Outcome, Sweep};
 
 /// The tag that a bulk operation leaves.
-pub const TAG: &str = "sweep";
+pub const TAG: &str = "chaos.sweep";
 /// Due every second, one beside the other.
 pub const STEADY: &str = "steady";
 /// Due every second, one after the other.

@@ -92,14 +92,16 @@ impl Crew {
     /// Does something to all of the latest executions of a lane, and starts what is not due yet.
     pub async fn sweep(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
-            pause(&mut rng, 100..700).await;
+            pause(&mut rng, 60..240).await;
             let name = format!("{:016x}", rng.u64(..));
+            // Some take longer than the process lives.
+            let reach = if rng.u8(..3) == 0 { 8_000 } else { 500 };
             let op = match rng.u8(..4) {
                 0 => Op::Trigger { schedule: many::STEADY.to_owned(), request: name },
                 choice => Op::Sweep(Sweep {
                     mark: name,
                     lane: LANES[rng.usize(..LANES.len())].to_owned(),
-                    created_from: TimestampMs::now().0 - rng.i64(100..1_000),
+                    created_from: TimestampMs::now().0 - rng.i64(50..reach),
                     cancels: choice == 1,
                 }),
             };
