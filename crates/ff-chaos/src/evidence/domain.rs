@@ -16,7 +16,8 @@ use uuid::Uuid;
 
 use super::{FinalFlow, FinalSchedule, FinalSweep, Spoken};
 use crate::history::{self, Standing};
-use crate::workload::{limits, many, spoken};
+use crate::workload::durable::spoken;
+use crate::workload::{limits, many};
 
 const PAGE: usize = ff_core::limits::PAGE;
 

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::history::{self, Grant, Lease, Op, Outcome, Phase, Recorder, Work};
+use crate::workload::habits::Caller;
 use crate::workload::{self, LEASE_MS};
 
 const CLAIM_AT_ONCE: usize = 4;
@@ -32,12 +33,12 @@ pub struct Client {
 }
 
 /// Why there is no answer that counts: it was refused, or nobody knows.
-struct Unanswered {
+pub(super) struct Unanswered {
     phase: Phase,
     code: String,
 }
 
-type Answered<T> = Result<T, Unanswered>;
+pub(super) type Answered<T> = Result<T, Unanswered>;
 
 impl Client {
     pub fn new(url: &str, recorder: Recorder) -> anyhow::Result<Self> {
@@ -169,7 +170,7 @@ impl Client {
                 Ok(Outcome::Done)
             }
             Op::Revoke { id } => self.revoke(op_id, id).await,
-            _ => Err(refused("not_played_here")),
+            _ => self.perform_more(op).await,
         }
     }
 
@@ -184,11 +185,15 @@ impl Client {
         })
     }
 
-    async fn post<B: Serialize, R: DeserializeOwned>(&self, path: &str, body: &B) -> Answered<R> {
+    pub(super) async fn post<B: Serialize, R: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Answered<R> {
         self.send(Method::POST, path, &[], Some(body)).await
     }
 
-    async fn send<B: Serialize, R: DeserializeOwned>(
+    pub(super) async fn send<B: Serialize, R: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -214,6 +219,12 @@ impl Client {
     }
 }
 
+impl Caller for Client {
+    async fn call(&self, op: &Op) -> Option<Outcome> {
+        Self::call(self, op).await
+    }
+}
+
 /// A problem says whether the request was refused; one that may be repeated says nothing about what
 /// became of it.
 fn told(problem: Problem) -> Unanswered {
@@ -222,7 +233,7 @@ fn told(problem: Problem) -> Unanswered {
     Unanswered { phase, code: problem.code }
 }
 
-fn refused(code: &str) -> Unanswered {
+pub(super) fn refused(code: &str) -> Unanswered {
     Unanswered { phase: Phase::Fail, code: code.to_owned() }
 }
 
@@ -236,11 +247,11 @@ fn accepted(outcome: SubmitOutcome) -> Answered<Outcome> {
 }
 
 /// `{fp:0}:uuid` needs no escaping as `0:uuid`.
-fn at(id: &str, verb: &str) -> String {
+pub(super) fn at(id: &str, verb: &str) -> String {
     format!("/v1/executions/{}/{verb}", id.replace("{fp:", "").replace('}', ""))
 }
 
-fn request(submission: Submission) -> SubmitRequest {
+pub(super) fn request(submission: Submission) -> SubmitRequest {
     let (payload, payload_base64) = ff_api::bytes::write(&submission.input_payload);
     SubmitRequest {
         execution_id: submission.execution_id,
@@ -277,6 +288,6 @@ fn grant(claimed: &ff_api::ClaimedExecution) -> Answered<Grant> {
         epoch: claimed.lease_epoch,
         handle: claimed.handle.clone(),
     };
-    let steps = workload::named(&claimed.steps).collect();
+    let steps = workload::durable::named(&claimed.steps).collect();
     Ok(Grant { lease, payload: history::hash(&payload), steps })
 }

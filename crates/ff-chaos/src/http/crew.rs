@@ -3,21 +3,28 @@
 use std::sync::Arc;
 
 use fastrand::Rng;
+use ff_core::partition::{PartitionConfig, flow_partition};
+use ff_core::types::FlowId;
+use uuid::Uuid;
 
 use super::client::Client;
-use crate::history::{self, Lease, Op, Outcome, Sitting, Work};
+use crate::graph::Planted;
+use crate::history::{Grant, Op, Outcome, Sitting, Work};
+use crate::workload::LEASE_MS;
+use crate::workload::habits::Habits;
 use crate::workload::ids::{Recent, new_id, pause};
-use crate::workload::{self, LEASE_MS};
 
 pub struct Crew {
     client: Arc<Client>,
     sitting: Sitting,
     recent: Recent<String>,
+    flows: Recent<Uuid>,
 }
 
 impl Crew {
     pub fn new(client: Arc<Client>, sitting: Sitting) -> Arc<Self> {
-        Arc::new(Self { client, sitting, recent: Recent::default() })
+        let (recent, flows) = (Recent::default(), Recent::default());
+        Arc::new(Self { client, sitting, recent, flows })
     }
 
     /// Submits work under chosen ids, sometimes twice under one key.
@@ -48,7 +55,7 @@ impl Crew {
                 continue;
             };
             for grant in grants {
-                in_hand.spawn(self.clone().handle(grant.lease, rng.fork()));
+                in_hand.spawn(self.clone().handle(grant, rng.fork()));
             }
             while let Some(done) = in_hand.try_join_next() {
                 done?;
@@ -58,7 +65,9 @@ impl Crew {
     }
 
     /// What a worker does with one grant.
-    async fn handle(self: Arc<Self>, lease: Lease, mut rng: Rng) {
+    async fn handle(self: Arc<Self>, grant: Grant, mut rng: Rng) {
+        let lease = grant.lease.clone();
+        let habits = Habits { caller: &*self.client, reckless: true };
         match rng.u8(..100) {
             0..8 => {
                 let fatal = rng.u8(..4) == 0;
@@ -71,36 +80,74 @@ impl Crew {
             10..14 => {
                 let late = u64::from(LEASE_MS);
                 pause(&mut rng, late - 50..late + 100).await;
-                self.complete(lease, &mut rng).await;
+                habits.complete(lease, &mut rng).await;
             }
             // Takes a while, and says so in time.
-            14..40 => {
+            14..30 => {
                 pause(&mut rng, 20..u64::from(LEASE_MS) / 2).await;
                 self.client.call(&Op::Renew(lease.clone())).await;
-                self.complete(lease, &mut rng).await;
+                habits.complete(lease, &mut rng).await;
             }
             // Says it again, and differently.
-            40..43 => {
-                self.complete(lease.clone(), &mut rng).await;
-                self.complete(lease, &mut rng).await;
+            30..33 => {
+                habits.complete(lease.clone(), &mut rng).await;
+                habits.complete(lease, &mut rng).await;
             }
-            _ => self.complete(lease, &mut rng).await,
+            33..40 => habits.wait_for_signal(lease, &mut rng).await,
+            40..48 => habits.step(grant, &mut rng).await,
+            48..55 => habits.speak(lease, &mut rng).await,
+            55..61 => habits.report(lease, &mut rng).await,
+            _ => habits.complete(lease, &mut rng).await,
         }
     }
 
-    async fn complete(&self, lease: Lease, rng: &mut Rng) {
-        let seed = rng.u64(..);
-        let result = history::hash(&workload::bytes(seed));
-        self.client.call(&Op::Complete { lease, seed, result }).await;
+    /// Submits graphs.
+    pub async fn plant(self: Arc<Self>, pause_ms: (u64, u64), mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            let flow = in_first_partition(&mut rng);
+            let planted = Planted { flow, partition: 0, seed: rng.u64(..) };
+            self.flows.remember(flow);
+            self.client.call(&Op::Plant(planted)).await;
+            pause(&mut rng, pause_ms.0 * 4..pause_ms.1 * 4).await;
+        }
+    }
+
+    /// Looks whether the budget holds.
+    pub async fn watch(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        while !self.client.declare().await {
+            pause(&mut rng, 20..60).await;
+        }
+        loop {
+            self.client.call(&Op::WatchBudget).await;
+            pause(&mut rng, 20..100).await;
+        }
     }
 
     /// Cancels and revokes, now here, now there.
     pub async fn operate(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
             pause(&mut rng, 10..40).await;
-            let Some(id) = self.recent.pick(&mut rng) else { continue };
-            let op = if rng.u8(..4) == 0 { Op::Cancel { id } } else { Op::Revoke { id } };
-            self.client.call(&op).await;
+            if let Some(op) = self.choose(&mut rng) {
+                self.client.call(&op).await;
+            }
+        }
+    }
+    fn choose(&self, rng: &mut Rng) -> Option<Op> {
+        Some(match rng.u8(..16) {
+            0..4 => Op::Cancel { id: self.recent.pick(rng)? },
+            4 => Op::CancelFlow { flow: self.flows.pick(rng)? },
+            _ => Op::Revoke { id: self.recent.pick(rng)? },
+        })
+    }
+}
+
+/// A client does not know where a store keeps a flow; all of them agree about these.
+fn in_first_partition(rng: &mut Rng) -> Uuid {
+    let config = PartitionConfig::default();
+    loop {
+        let flow = uuid::Builder::from_random_bytes(rng.u128(..).to_be_bytes()).into_uuid();
+        if flow_partition(&FlowId(flow), &config).index == 0 {
+            return flow;
         }
     }
 }

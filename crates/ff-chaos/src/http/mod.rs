@@ -2,6 +2,7 @@
 
 mod client;
 mod crew;
+mod domain;
 mod follower;
 pub mod reruns;
 
@@ -39,7 +40,9 @@ pub async fn run_until_killed(url: &str, dir: &Path, load: Load) -> anyhow::Resu
         for _ in 0..SUBMITTERS {
             running.spawn(crew.clone().submit(load.pause_ms, rng.fork()));
         }
+        running.spawn(crew.clone().plant(load.pause_ms, rng.fork()));
         running.spawn(crew.clone().operate(rng.fork()));
+        running.spawn(crew.clone().watch(rng.fork()));
     }
     for worker in 0..WORKERS {
         running.spawn(crew.clone().work(worker, rng.fork()));

@@ -12,6 +12,7 @@ use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::{ContentionKind, EngineError};
 use ff_core::types::{CancelSource, ExecutionId, LaneId, TimestampMs, WorkerId, WorkerInstanceId};
 
+use super::habits::Caller;
 use super::work::{self, LANES};
 use super::{durable, limits, many, waits};
 use crate::history::{self, Grant, Lease, Op, Outcome, Phase, Recorder, Work};
@@ -163,6 +164,12 @@ impl Client {
             }
             _ => perform_more(backend, op).await,
         }
+    }
+}
+
+impl Caller for Client {
+    async fn call(&self, op: &Op) -> Option<Outcome> {
+        Self::call(self, op).await
     }
 }
 

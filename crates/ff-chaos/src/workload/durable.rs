@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ff_core::backend::Handle;
-use ff_core::contracts::{AppendFramesArgs, FrameInput, RecordStepOutcome, Step};
+use ff_core::contracts::{
+    AppendFramesArgs, AppendFramesOutcome, FrameInput, RecordStepOutcome, Step,
+};
 use ff_core::engine_backend::{EngineBackend, StepOperations, StreamOperations};
 use ff_core::engine_error::EngineError;
 use uuid::Uuid;
@@ -31,31 +33,39 @@ pub async fn record(
     seed: u64,
 ) -> Result<Outcome, EngineError> {
     let recorded = backend.record_step(&Handle::decode(&lease.handle)?, name, bytes(seed)).await?;
-    Ok(match recorded {
-        RecordStepOutcome::Recorded { .. } => Outcome::Recorded { value: value(seed) },
-        RecordStepOutcome::Kept { result, .. } => {
-            Outcome::Recorded { value: history::hash(&result) }
-        }
-    })
+    Ok(stands(&recorded, seed))
 }
 
-/// Each frame says which call it belongs to, and the how manyth of it it is.
+/// What a holder is told that stands.
+pub fn stands(recorded: &RecordStepOutcome, seed: u64) -> Outcome {
+    let value = match recorded {
+        RecordStepOutcome::Recorded { .. } => value(seed),
+        RecordStepOutcome::Kept { result, .. } => history::hash(result),
+    };
+    Outcome::Recorded { value }
+}
+
 pub async fn append(
     backend: &dyn EngineBackend,
     lease: &Lease,
     append_id: Uuid,
     frames: u32,
 ) -> Result<Outcome, EngineError> {
-    let frame = |at: u32| FrameInput::new(FRAME_TYPE, format!("{append_id}/{at}"));
-    let args =
-        AppendFramesArgs { frames: (0..frames).map(frame).collect(), append_id: Some(append_id) };
+    let frames = said(append_id, frames);
+    let args = AppendFramesArgs { frames, append_id: Some(append_id) };
     let done = backend.append_frames(&Handle::decode(&lease.handle)?, args).await?;
+    Ok(place(&done))
+}
+
+/// Each frame says which call it belongs to, and the how manyth of it it is.
+pub fn said(append_id: Uuid, frames: u32) -> Vec<FrameInput> {
+    let frame = |at: u32| FrameInput::new(FRAME_TYPE, format!("{append_id}/{at}"));
+    (0..frames).map(frame).collect()
+}
+
+pub fn place(done: &AppendFramesOutcome) -> Outcome {
     let (first, last) = (done.first, done.last);
-    Ok(Outcome::Appended {
-        attempt: first.attempt_index,
-        first: first.sequence,
-        last: last.sequence,
-    })
+    Outcome::Appended { attempt: first.attempt_index, first: first.sequence, last: last.sequence }
 }
 
 /// What a frame said of itself.

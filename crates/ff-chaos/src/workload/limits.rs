@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    BudgetScope, DimensionLimits, PutBudgetArgs, PutQuotaArgs, RateLimit, ReportUsageArgs,
-    UsageOutcome,
+    BudgetScope, BudgetSnapshot, DimensionLimits, PutBudgetArgs, PutQuotaArgs, RateLimit,
+    ReportUsageArgs, UsageOutcome,
 };
 use ff_core::engine_backend::{EngineBackend, LimitOperations};
 use ff_core::engine_error::EngineError;
@@ -31,8 +31,8 @@ fn namespace() -> Namespace {
     Namespace::new("default")
 }
 
-/// Declares them, whoever comes first.
-pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
+/// What is declared: the ledger and the budget.
+pub fn budgets() -> [PutBudgetArgs; 2] {
     let dimension = |hard| DimensionLimits { hard, soft: None };
     let ledger = PutBudgetArgs {
         namespace: namespace(),
@@ -41,15 +41,21 @@ pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
         dimensions: BTreeMap::from([(DIMENSION.to_owned(), dimension(None))]),
         ..PutBudgetArgs::default()
     };
-    backend.put_budget(ledger.clone()).await?;
     let budget = PutBudgetArgs {
         budget_id: BudgetId::new(BUDGET),
         dimensions: BTreeMap::from([(DIMENSION.to_owned(), dimension(Some(HARD)))]),
         estimate: BTreeMap::from([(DIMENSION.to_owned(), 1)]),
         reset_period_ms: Some(PERIOD_MS),
-        ..ledger
+        ..ledger.clone()
     };
-    backend.put_budget(budget).await?;
+    [ledger, budget]
+}
+
+/// Declares them, whoever comes first.
+pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
+    for budget in budgets() {
+        backend.put_budget(budget).await?;
+    }
     let quota = PutQuotaArgs {
         namespace: namespace(),
         quota_id: QuotaId::new(QUOTA),
@@ -62,10 +68,13 @@ pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
 }
 
 pub async fn budget(backend: &dyn EngineBackend, name: &str) -> Result<Standing, EngineError> {
-    let seen = backend.get_budget(&namespace(), &BudgetId::new(name)).await?;
+    Ok(standing(&backend.get_budget(&namespace(), &BudgetId::new(name)).await?))
+}
+
+pub fn standing(seen: &BudgetSnapshot) -> Standing {
     let units = seen.dimensions.get(DIMENSION).copied().unwrap_or_default();
     let (used, reserved) = (units.used, units.reserved);
-    Ok(Standing { used, reserved, hard: units.hard.unwrap_or(u64::MAX) })
+    Standing { used, reserved, hard: units.hard.unwrap_or(u64::MAX) }
 }
 
 /// Permits of a quota are held, never used up.
@@ -82,13 +91,21 @@ pub async fn report(
     key: &str,
     amount: u64,
 ) -> Result<Outcome, EngineError> {
-    let args = ReportUsageArgs {
+    let args = usage(key, amount);
+    Ok(counted(&backend.report_usage(&Handle::decode(&lease.handle)?, args).await?))
+}
+
+pub fn usage(key: &str, amount: u64) -> ReportUsageArgs {
+    ReportUsageArgs {
         budget_id: BudgetId::new(LEDGER),
         amounts: BTreeMap::from([(DIMENSION.to_owned(), amount)]),
         dedup_key: Some(key.to_owned()),
-    };
-    Ok(match backend.report_usage(&Handle::decode(&lease.handle)?, args).await? {
+    }
+}
+
+pub fn counted(outcome: &UsageOutcome) -> Outcome {
+    match outcome {
         UsageOutcome::Applied | UsageOutcome::SoftBreach { .. } => Outcome::Done,
         UsageOutcome::AlreadyApplied | UsageOutcome::HardBreach { .. } => Outcome::Unchanged,
-    })
+    }
 }

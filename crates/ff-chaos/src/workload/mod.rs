@@ -1,17 +1,17 @@
 //! What the clients of the engine do: the load that is killed, and the drain that ends a run.
 
 mod client;
-mod durable;
+pub(crate) mod durable;
+pub(crate) mod habits;
 pub(crate) mod ids;
 pub mod limits;
 pub mod many;
 mod subscriber;
 mod tasks;
-mod waits;
+pub(crate) mod waits;
 mod work;
 
 pub use client::{Client, LEASE_MS};
-pub use durable::{named, spoken};
 pub use subscriber::{Delivery, SUBSCRIBERS, Subscriber, deliveries_path, subscribers_of};
 pub use work::{LANES, bytes, submission};
 

@@ -8,12 +8,12 @@ use ff_core::types::{FlowId, TimestampMs};
 use uuid::Uuid;
 
 use super::client::{Client, LEASE_MS};
-use super::durable::{STEPS, value};
+use super::habits::Habits;
 use super::ids::{Recent, new_id, pause};
 use super::many;
-use super::work::{self, LANES};
+use super::work::LANES;
 use crate::graph::Planted;
-use crate::history::{self, Grant, Lease, Op, Outcome, Sitting, Sweep, Work};
+use crate::history::{Grant, Op, Outcome, Sitting, Sweep, Work};
 
 /// Whether workers stall past their lease, abandon work and contradict themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,6 +137,7 @@ impl Crew {
         let choice = rng.u8(..100);
         let lease = grant.lease.clone();
         let reckless = self.temper == Temper::Reckless;
+        let habits = Habits { caller: &self.client, reckless };
         match choice {
             0..8 => {
                 let fatal = rng.u8(..4) == 0;
@@ -149,7 +150,7 @@ impl Crew {
             10..15 if reckless => {
                 let late = u64::from(LEASE_MS);
                 pause(&mut rng, late - 50..late + 100).await;
-                self.complete(lease, &mut rng).await;
+                habits.complete(lease, &mut rng).await;
             }
             // Takes longer than a lease, and says so in time.
             30..35 => {
@@ -157,107 +158,27 @@ impl Crew {
                     pause(&mut rng, u64::from(LEASE_MS) / 2..u64::from(LEASE_MS) * 2 / 3).await;
                     self.client.call(&Op::Renew(lease.clone())).await;
                 }
-                self.complete(lease, &mut rng).await;
+                habits.complete(lease, &mut rng).await;
             }
-            35..41 => self.wait_for_signal(lease, &mut rng).await,
-            41..49 => self.step(grant, &mut rng).await,
-            49..55 => self.speak(lease, &mut rng).await,
-            55..60 => self.report(lease, &mut rng).await,
+            35..41 => habits.wait_for_signal(lease, &mut rng).await,
+            41..49 => habits.step(grant, &mut rng).await,
+            49..55 => habits.speak(lease, &mut rng).await,
+            55..60 => habits.report(lease, &mut rng).await,
             // Dies with the work in hand.
             15..17 if reckless => {}
             17..27 => {
                 pause(&mut rng, 1..40).await;
                 self.client.call(&Op::Renew(lease.clone())).await;
-                self.complete(lease, &mut rng).await;
+                habits.complete(lease, &mut rng).await;
             }
             // Says it again, and differently.
             27..30 if reckless => {
-                self.complete(lease.clone(), &mut rng).await;
-                self.complete(lease.clone(), &mut rng).await;
+                habits.complete(lease.clone(), &mut rng).await;
+                habits.complete(lease.clone(), &mut rng).await;
                 self.client.call(&Op::Renew(lease)).await;
             }
-            _ => self.complete(lease, &mut rng).await,
+            _ => habits.complete(lease, &mut rng).await,
         }
-    }
-
-    /// Puts the work down until a signal comes, which comes about when the wait is over.
-    async fn wait_for_signal(&self, lease: Lease, rng: &mut Rng) {
-        let (id, timeout_ms) = (lease.id.clone(), rng.u64(20..100));
-        let suspend = Op::Suspend { lease, timeout_ms, fails: rng.u8(..4) == 0 };
-        let Some(Outcome::Suspended { waitpoint }) = self.client.call(&suspend).await else {
-            return;
-        };
-        for _ in 0..rng.u8(1..3) {
-            // The suspension was committed a moment before its answer came.
-            pause(rng, timeout_ms.saturating_sub(50)..timeout_ms).await;
-            let (id, key) = (id.clone(), format!("signal-{:016x}", rng.u64(..)));
-            let signal = Op::Signal { id, waitpoint, key };
-            // Whoever says it again is told that it was heard.
-            if self.client.call(&signal).await.is_some() && rng.u8(..4) == 0 {
-                self.client.call(&signal).await;
-            }
-        }
-    }
-
-    /// Takes the steps that it was not told of, and now and then one that it was told of.
-    async fn step(&self, grant: Grant, rng: &mut Rng) {
-        for name in STEPS {
-            if grant.steps.contains_key(name) && rng.u8(..4) > 0 {
-                continue;
-            }
-            let (lease, seed) = (grant.lease.clone(), rng.u64(..));
-            let step = Op::Step { lease, name: name.to_owned(), seed, value: value(seed) };
-            if self.client.call(&step).await.is_none() || rng.u8(..4) == 0 {
-                break;
-            }
-        }
-        self.leave(grant.lease, rng).await;
-    }
-
-    /// Says something now and then, and some of it again before it goes on.
-    async fn speak(&self, lease: Lease, rng: &mut Rng) {
-        for _ in 0..rng.u8(1..4) {
-            let append_id = Uuid::from_u128(rng.u128(..));
-            let append = Op::Append { lease: lease.clone(), append_id, frames: rng.u32(1..4) };
-            if self.client.call(&append).await.is_none() {
-                break;
-            }
-            if rng.u8(..3) == 0 {
-                self.client.call(&append).await;
-            }
-        }
-        self.leave(lease, rng).await;
-    }
-
-    /// Says what it has used, and some of it again.
-    async fn report(&self, lease: Lease, rng: &mut Rng) {
-        let (key, amount) = (format!("use-{}", rng.u8(..3)), rng.u64(1..100));
-        let report = Op::Report { lease: lease.clone(), key, amount };
-        self.client.call(&report).await;
-        if rng.bool() {
-            self.client.call(&report).await;
-        }
-        self.leave(lease, rng).await;
-    }
-
-    /// Often somebody else has to go on.
-    async fn leave(&self, lease: Lease, rng: &mut Rng) {
-        match rng.u8(..8) {
-            0..2 => {
-                self.client.call(&Op::Fail { lease, fatal: false }).await;
-            }
-            2 if self.temper == Temper::Reckless => {}
-            _ => self.complete(lease, rng).await,
-        }
-    }
-
-    async fn complete(&self, lease: Lease, rng: &mut Rng) {
-        self.complete_with(lease, rng.u64(..)).await;
-    }
-
-    async fn complete_with(&self, lease: Lease, seed: u64) {
-        let result = history::hash(&work::bytes(seed));
-        self.client.call(&Op::Complete { lease, seed, result }).await;
     }
 
     /// Cancels, revokes and replays, now here, now there.

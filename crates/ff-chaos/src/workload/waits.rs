@@ -15,6 +15,21 @@ use super::client::parse;
 use crate::history::{Op, Outcome};
 
 const WAITPOINT: &str = "go";
+pub const SIGNAL: &str = "go";
+
+/// Waits for any signal, and not for ever.
+pub fn suspension(timeout_ms: u64, fails: bool) -> SuspendArgs {
+    let condition = ResumeCondition::Single {
+        waitpoint_key: WAITPOINT.to_owned(),
+        matcher: SignalMatcher::Any,
+    };
+    let behavior = match fails {
+        true => TimeoutBehavior::Fail,
+        false => TimeoutBehavior::AutoResumeWithTimeoutSignal,
+    };
+    let timeout = Duration::from_millis(timeout_ms);
+    SuspendArgs::new(condition).without_tokens().timeout(timeout, behavior)
+}
 
 pub async fn perform(backend: &dyn EngineBackend, op: &Op) -> Result<Outcome, EngineError> {
     match op {
@@ -29,16 +44,7 @@ pub async fn perform(backend: &dyn EngineBackend, op: &Op) -> Result<Outcome, En
             Ok(Outcome::Done)
         }
         Op::Suspend { lease, timeout_ms, fails } => {
-            let condition = ResumeCondition::Single {
-                waitpoint_key: WAITPOINT.to_owned(),
-                matcher: SignalMatcher::Any,
-            };
-            let behavior = match fails {
-                true => TimeoutBehavior::Fail,
-                false => TimeoutBehavior::AutoResumeWithTimeoutSignal,
-            };
-            let timeout = Duration::from_millis(*timeout_ms);
-            let args = SuspendArgs::new(condition).without_tokens().timeout(timeout, behavior);
+            let args = suspension(*timeout_ms, *fails);
             match backend.suspend(&Handle::decode(&lease.handle)?, args).await? {
                 SuspendOutcome::Suspended(details) => {
                     let waitpoint = details.waitpoints.first().map(|one| one.waitpoint_id.0);
@@ -51,7 +57,7 @@ pub async fn perform(backend: &dyn EngineBackend, op: &Op) -> Result<Outcome, En
         Op::Signal { id, waitpoint, key } => {
             let (execution_id, waitpoint_id) = (parse(id)?, WaitpointId(*waitpoint));
             let target = SignalTarget::Waitpoint { execution_id, waitpoint_id };
-            let args = DeliverSignalArgs::new(target, "go").idempotency_key(key);
+            let args = DeliverSignalArgs::new(target, SIGNAL).idempotency_key(key);
             backend.deliver_signal(args).await?;
             Ok(Outcome::Done)
         }
