@@ -13,7 +13,7 @@ use crate::evidence;
 use crate::victim::Victim;
 use crate::workload;
 
-const PATIENCE_TO_COME_UP: Duration = Duration::from_secs(30);
+const PATIENCE_TO_COME_UP: Duration = Duration::from_secs(120);
 const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(240);
 /// How long a victim is away, at most, when others go on without it.
 const AWAY_MS: u64 = 200;

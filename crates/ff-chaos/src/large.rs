@@ -102,9 +102,8 @@ impl Size {
     }
 }
 
-/// Submits the flows unless they are there, and works until the process is killed.
-pub async fn work_until_killed(backend: Arc<dyn EngineBackend>, size: Size) -> anyhow::Result<()> {
-    plant(&*backend, size).await?;
+/// Works until the process is killed.
+pub async fn work_until_killed(backend: Arc<dyn EngineBackend>) -> anyhow::Result<()> {
     let mut workers = workers(&backend, LEASE_MS);
     match workers.join_next().await {
         Some(ended) => ended?,
@@ -112,7 +111,8 @@ pub async fn work_until_killed(backend: Arc<dyn EngineBackend>, size: Size) -> a
     }
 }
 
-async fn plant(backend: &dyn EngineBackend, size: Size) -> anyhow::Result<()> {
+/// Submits the flows unless they are there.
+pub async fn plant(backend: &dyn EngineBackend, size: Size) -> anyhow::Result<()> {
     for large in size.flows(backend) {
         if backend.describe_flow(&FlowId(large.flow)).await?.is_none() {
             backend.submit_flow(large.args()?).await?;

@@ -49,8 +49,10 @@ pub async fn child(options: &Options) -> anyhow::Result<()> {
     let size = size(options)?;
     let db: std::path::PathBuf = options.required("db")?;
     let backend = open(&db, size).await?;
+    // Whoever is killed before this is killed while it submits.
+    large::plant(&*backend, size).await?;
     println!("{UP}");
-    large::work_until_killed(backend, size).await
+    large::work_until_killed(backend).await
 }
 
 fn size(options: &Options) -> anyhow::Result<Size> {
