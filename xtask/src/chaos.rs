@@ -1,5 +1,5 @@
-//! `cargo xtask chaos [postgres | http | large]`: runs the crash harness in release mode, on SQLite unless
-//! told otherwise. The program knows its flags.
+//! `cargo xtask chaos [postgres | http | large]`: runs the crash harness in release mode, on SQLite
+//! unless told otherwise. The program knows its flags.
 
 use crate::process::run_cargo;
 

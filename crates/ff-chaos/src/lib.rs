@@ -2,8 +2,8 @@
 //! nothing acknowledged was lost and nothing was accepted twice.
 //!
 //! Read in this order: `history` (what clients write down), `workload` (what they do), `victim` and
-//! `harness` (who kills whom), `evidence` and `checker` (what must hold afterwards). `large` is a play of
-//! its own.
+//! `harness` (who kills whom), `evidence` and `checker` (what must hold afterwards). `large` is a
+//! play of its own.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! The command: `run`, `postgres`, `http` and `large` kill and judge; the others are what they kill.
+//! The command: `run`, `postgres`, `http` and `large` kill and judge; the others are what they
+//! kill.
 
 mod http;
 mod large;
