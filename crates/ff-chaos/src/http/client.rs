@@ -200,11 +200,25 @@ impl Client {
         query: &[(&str, String)],
         body: Option<&B>,
     ) -> Answered<R> {
-        let unknown = |_| Unanswered { phase: Phase::Info, code: "unreachable".to_owned() };
         let mut request = self.http.request(method, format!("{}{path}", self.url)).query(query);
         if let Some(body) = body {
             request = request.json(body);
         }
+        self.ask(request).await
+    }
+
+    /// Asks for something without a body, under a name that makes a repeat the same request.
+    pub(super) async fn post_once<R: DeserializeOwned>(
+        &self,
+        path: &str,
+        key: &str,
+    ) -> Answered<R> {
+        let request = self.http.post(format!("{}{path}", self.url));
+        self.ask(request.header("Idempotency-Key", key)).await
+    }
+
+    async fn ask<R: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Answered<R> {
+        let unknown = |_| Unanswered { phase: Phase::Info, code: "unreachable".to_owned() };
         let response = request.send().await.map_err(unknown)?;
         let status = response.status();
         let bytes = response.bytes().await.map_err(unknown)?;

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::client::Client;
 use crate::graph::Planted;
 use crate::history::{Grant, Op, Outcome, Sitting, Work};
-use crate::workload::LEASE_MS;
 use crate::workload::habits::Habits;
 use crate::workload::ids::{Recent, new_id, pause};
+use crate::workload::{LEASE_MS, many};
 
 pub struct Crew {
     client: Arc<Client>,
@@ -112,14 +112,23 @@ impl Crew {
         }
     }
 
-    /// Looks whether the budget holds.
+    /// Looks whether the limits hold, once they are declared.
     pub async fn watch(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         while !self.client.declare().await {
             pause(&mut rng, 20..60).await;
         }
         loop {
-            self.client.call(&Op::WatchBudget).await;
+            let watch = if rng.bool() { Op::WatchBudget } else { Op::WatchQuota };
+            self.client.call(&watch).await;
             pause(&mut rng, 20..100).await;
+        }
+    }
+
+    /// Does something to many executions at once, now and then.
+    pub async fn sweep(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
+        loop {
+            pause(&mut rng, 80..400).await;
+            self.client.call(&many::choose(&mut rng)).await;
         }
     }
 

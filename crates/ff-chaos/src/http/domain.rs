@@ -1,20 +1,24 @@
-//! Flows, waits, steps, frames and usage, as a server takes them.
+//! Flows, waits, steps, frames, limits, schedules and bulk operations, as a server takes them.
 
 use ff_api::{
-    AppendFramesRequest, BudgetRequest, CancelFlowRequest, FlowNodeRequest, RecordStepRequest,
-    ReportUsageRequest, SignalRequest, SubmitFlowRequest, SuspendAnswer, SuspendRequest,
+    AppendFramesRequest, BudgetRequest, BulkFilter, CancelFlowRequest, FlowNodeRequest,
+    QuotaRequest, RecordStepRequest, ReportUsageRequest, ScheduleRequest, ScheduleTemplate,
+    SignalRequest, StartBulkRequest, SubmitFlowRequest, SuspendAnswer, SuspendRequest,
+    TriggerScheduleAnswer,
 };
 use ff_core::backend::CancelFlowPolicy;
 use ff_core::contracts::{
-    AppendFramesOutcome, BudgetSnapshot, PutBudgetArgs, RecordStepOutcome, SubmitFlowArgs,
-    UsageOutcome,
+    AppendFramesOutcome, BudgetSnapshot, PutBudgetArgs, PutScheduleArgs, QuotaSnapshot,
+    RecordStepOutcome, SubmitFlowArgs, UsageOutcome,
 };
+use ff_core::types::{LaneId, TimestampMs};
 use reqwest::Method;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::client::{Answered, Client, at, refused, request};
 use crate::history::{Lease, Op, Outcome};
-use crate::workload::{bytes, durable, limits, waits};
+use crate::workload::{bytes, durable, limits, many, waits};
 
 impl Client {
     pub(super) async fn perform_more(&self, op: &Op) -> Answered<Outcome> {
@@ -64,10 +68,37 @@ impl Client {
                 let counted: UsageOutcome = self.post("/v1/leases/usage", &body).await?;
                 Ok(limits::counted(&counted))
             }
+            _ => self.perform_for_many(op).await,
+        }
+    }
+
+    /// What is about more than one execution.
+    async fn perform_for_many(&self, op: &Op) -> Answered<Outcome> {
+        match op {
             Op::WatchBudget => {
                 let path = format!("/v1/budgets/{}", limits::BUDGET);
                 let seen: BudgetSnapshot = self.send(Method::GET, &path, &[], None::<&()>).await?;
                 Ok(Outcome::Limit(limits::standing(&seen)))
+            }
+            Op::WatchQuota => {
+                let path = format!("/v1/quotas/{}", limits::QUOTA);
+                let seen: QuotaSnapshot = self.send(Method::GET, &path, &[], None::<&()>).await?;
+                Ok(Outcome::Limit(limits::permits(&seen)))
+            }
+            Op::Trigger { schedule, request } => {
+                let path = format!("/v1/schedules/{schedule}/trigger");
+                let run: TriggerScheduleAnswer = self.post_once(&path, request).await?;
+                Ok(Outcome::Accepted { id: run.execution_id.as_str().to_owned() })
+            }
+            Op::Sweep(sweep) => {
+                let filter = BulkFilter {
+                    lane_id: Some(LaneId::new(&sweep.lane)),
+                    created_from: Some(TimestampMs(sweep.created_from)),
+                    ..BulkFilter::default()
+                };
+                let body = StartBulkRequest { filter, action: many::action(sweep) };
+                self.post::<_, Value>("/v1/bulk", &body).await?;
+                Ok(Outcome::Done)
             }
             _ => Err(refused("not_played_here")),
         }
@@ -85,16 +116,51 @@ impl Client {
         }
     }
 
-    /// Declares the budgets; says whether it could.
+    /// Declares limits and schedules; says whether it could.
     pub async fn declare(&self) -> bool {
+        self.declare_all().await.is_ok()
+    }
+
+    async fn declare_all(&self) -> Answered<()> {
         for args in limits::budgets() {
             let path = format!("/v1/budgets/{}", args.budget_id.as_str());
-            let body = Some(declaration(args));
-            if self.send::<_, Value>(Method::PUT, &path, &[], body.as_ref()).await.is_err() {
-                return false;
-            }
+            self.put(&path, &declaration(args)).await?;
         }
-        true
+        let quota = limits::metered();
+        let path = format!("/v1/quotas/{}", quota.quota_id.as_str());
+        let (execution_kind, rate) = (quota.execution_kind, quota.rate);
+        let concurrency = quota.concurrency;
+        let body = QuotaRequest { execution_kind, rate, concurrency, ..QuotaRequest::default() };
+        self.put(&path, &body).await?;
+        for args in many::schedules() {
+            let path = format!("/v1/schedules/{}", args.schedule_id.name);
+            self.put(&path, &timetable(args)).await?;
+        }
+        Ok(())
+    }
+
+    async fn put(&self, path: &str, body: &impl Serialize) -> Answered<()> {
+        self.send::<_, Value>(Method::PUT, path, &[], Some(body)).await.map(drop)
+    }
+}
+
+fn timetable(args: PutScheduleArgs) -> ScheduleRequest {
+    let (payload, payload_base64) = ff_api::bytes::write(&args.template.input_payload);
+    let template = ScheduleTemplate {
+        lane_id: args.template.lane_id,
+        execution_kind: args.template.execution_kind,
+        payload,
+        payload_base64,
+        ..ScheduleTemplate::default()
+    };
+    ScheduleRequest {
+        timing: args.timing,
+        template,
+        overlap: args.overlap,
+        missed: args.missed,
+        jitter_ms: args.jitter_ms,
+        starts_at: args.starts_at,
+        ends_at: args.ends_at,
     }
 }
 

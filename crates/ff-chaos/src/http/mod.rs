@@ -43,6 +43,7 @@ pub async fn run_until_killed(url: &str, dir: &Path, load: Load) -> anyhow::Resu
         running.spawn(crew.clone().plant(load.pause_ms, rng.fork()));
         running.spawn(crew.clone().operate(rng.fork()));
         running.spawn(crew.clone().watch(rng.fork()));
+        running.spawn(crew.clone().sweep(rng.fork()));
     }
     for worker in 0..WORKERS {
         running.spawn(crew.clone().work(worker, rng.fork()));

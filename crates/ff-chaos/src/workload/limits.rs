@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use ff_core::backend::Handle;
 use ff_core::contracts::{
-    BudgetScope, BudgetSnapshot, DimensionLimits, PutBudgetArgs, PutQuotaArgs, RateLimit,
-    ReportUsageArgs, UsageOutcome,
+    BudgetScope, BudgetSnapshot, DimensionLimits, PutBudgetArgs, PutQuotaArgs, QuotaSnapshot,
+    RateLimit, ReportUsageArgs, UsageOutcome,
 };
 use ff_core::engine_backend::{EngineBackend, LimitOperations};
 use ff_core::engine_error::EngineError;
@@ -56,15 +56,19 @@ pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
     for budget in budgets() {
         backend.put_budget(budget).await?;
     }
-    let quota = PutQuotaArgs {
+    backend.put_quota(metered()).await
+}
+
+/// The quota that is declared.
+pub fn metered() -> PutQuotaArgs {
+    PutQuotaArgs {
         namespace: namespace(),
         quota_id: QuotaId::new(QUOTA),
         execution_kind: Some(METERED.to_owned()),
         rate: Some(RATE),
         concurrency: Some(AT_ONCE),
         ..PutQuotaArgs::default()
-    };
-    backend.put_quota(quota).await
+    }
 }
 
 pub async fn budget(backend: &dyn EngineBackend, name: &str) -> Result<Standing, EngineError> {
@@ -79,9 +83,12 @@ pub fn standing(seen: &BudgetSnapshot) -> Standing {
 
 /// Permits of a quota are held, never used up.
 pub async fn quota(backend: &dyn EngineBackend) -> Result<Standing, EngineError> {
-    let seen = backend.get_quota(&namespace(), &QuotaId::new(QUOTA)).await?;
+    Ok(permits(&backend.get_quota(&namespace(), &QuotaId::new(QUOTA)).await?))
+}
+
+pub fn permits(seen: &QuotaSnapshot) -> Standing {
     let reserved = seen.usage.iter().map(|usage| usage.in_use).sum();
-    Ok(Standing { used: 0, reserved, hard: u64::from(AT_ONCE) })
+    Standing { used: 0, reserved, hard: u64::from(AT_ONCE) }
 }
 
 /// The holder says what it has used of the ledger.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fastrand::Rng;
 use ff_core::contracts::{
     BulkAction, BulkFilter, MissedPolicy, OverlapPolicy, PauseScheduleArgs, PutScheduleArgs,
     ScheduleId, ScheduleTemplate, StartBulkArgs, Timing, TriggerScheduleArgs,
@@ -11,7 +12,7 @@ use ff_core::engine_error::EngineError;
 use ff_core::types::{LaneId, Namespace, TimestampMs};
 
 use super::work::LANES;
-use crate::history::{Outcome, Sweep};
+use crate::history::{Op, Outcome, Sweep};
 
 /// The tag that a bulk operation leaves.
 pub const TAG: &str = "chaos.sweep";
@@ -29,20 +30,44 @@ pub fn schedule(name: &str) -> ScheduleId {
     ScheduleId::new("default", name)
 }
 
-/// Declares the schedules, whoever comes first.
-pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
+/// What is declared.
+pub fn schedules() -> [PutScheduleArgs; 2] {
     let every = EVERY_MS.unsigned_abs();
     let steady = Timing::Interval { every_ms: every, anchor: Some(TimestampMs(0)) };
     let alone = Timing::cron("* * * * * *", "UTC");
     let schedules =
         [(STEADY, steady, OverlapPolicy::Allow), (ALONE, alone, OverlapPolicy::BufferOne)];
-    for (name, timing, overlap) in schedules {
+    schedules.map(|(name, timing, overlap)| {
         let mut template = ScheduleTemplate::new(LANES[0], "chaos");
         template.input_payload = PAYLOAD.to_vec();
         let put = PutScheduleArgs::new(schedule(name), timing, template);
-        backend.put_schedule(PutScheduleArgs { overlap, missed: MISSED, ..put }).await?;
+        PutScheduleArgs { overlap, missed: MISSED, ..put }
+    })
+}
+
+/// Declares the schedules, whoever comes first.
+pub async fn declare(backend: &dyn EngineBackend) -> Result<(), EngineError> {
+    for schedule in schedules() {
+        backend.put_schedule(schedule).await?;
     }
     Ok(())
+}
+
+/// Something is done to all of the latest executions of a lane, or a run is started that is not
+/// due yet.
+pub fn choose(rng: &mut Rng) -> Op {
+    let name = format!("{:016x}", rng.u64(..));
+    // Some take longer than the process lives.
+    let reach = if rng.u8(..3) == 0 { 8_000 } else { 500 };
+    match rng.u8(..4) {
+        0 => Op::Trigger { schedule: STEADY.to_owned(), request: name },
+        choice => Op::Sweep(Sweep {
+            mark: name,
+            lane: LANES[rng.usize(..LANES.len())].to_owned(),
+            created_from: TimestampMs::now().0 - rng.i64(50..reach),
+            cancels: choice == 1,
+        }),
+    }
 }
 
 /// Nothing is started by itself any more.
@@ -80,13 +105,17 @@ pub async fn sweep(backend: &dyn EngineBackend, sweep: &Sweep) -> Result<Outcome
         created_from: Some(TimestampMs(sweep.created_from)),
         ..BulkFilter::default()
     };
-    let action = match sweep.cancels {
+    let action = action(sweep);
+    backend.start_bulk(StartBulkArgs { filter, action, by: "chaos".into() }).await?;
+    Ok(Outcome::Done)
+}
+
+pub fn action(sweep: &Sweep) -> BulkAction {
+    match sweep.cancels {
         true => BulkAction::Cancel { reason: sweep.mark.clone() },
         false => {
             let tags = BTreeMap::from([(TAG.to_owned(), Some(sweep.mark.clone()))]);
             BulkAction::SetTags { tags }
         }
-    };
-    backend.start_bulk(StartBulkArgs { filter, action, by: "chaos".into() }).await?;
-    Ok(Outcome::Done)
+    }
 }

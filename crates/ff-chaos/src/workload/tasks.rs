@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fastrand::Rng;
-use ff_core::types::{FlowId, TimestampMs};
+use ff_core::types::FlowId;
 use uuid::Uuid;
 
 use super::client::{Client, LEASE_MS};
 use super::habits::Habits;
 use super::ids::{Recent, new_id, pause};
 use super::many;
-use super::work::LANES;
 use crate::graph::Planted;
-use crate::history::{Grant, Op, Outcome, Sitting, Sweep, Work};
+use crate::history::{Grant, Op, Outcome, Sitting, Work};
 
 /// Whether workers stall past their lease, abandon work and contradict themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,19 +92,7 @@ impl Crew {
     pub async fn sweep(self: Arc<Self>, mut rng: Rng) -> anyhow::Result<()> {
         loop {
             pause(&mut rng, 60..240).await;
-            let name = format!("{:016x}", rng.u64(..));
-            // Some take longer than the process lives.
-            let reach = if rng.u8(..3) == 0 { 8_000 } else { 500 };
-            let op = match rng.u8(..4) {
-                0 => Op::Trigger { schedule: many::STEADY.to_owned(), request: name },
-                choice => Op::Sweep(Sweep {
-                    mark: name,
-                    lane: LANES[rng.usize(..LANES.len())].to_owned(),
-                    created_from: TimestampMs::now().0 - rng.i64(50..reach),
-                    cancels: choice == 1,
-                }),
-            };
-            self.client.call(&op).await;
+            self.client.call(&many::choose(&mut rng)).await;
         }
     }
 
