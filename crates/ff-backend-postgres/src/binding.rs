@@ -72,6 +72,11 @@ impl Bound {
         alike
     }
 
+    /// The number of the next parameter.
+    pub fn next(&self) -> usize {
+        self.arguments.len() + 1
+    }
+
     pub fn finish(self) -> Result<PgArguments, StoreError> {
         match self.failed {
             None => Ok(self.arguments),

@@ -16,6 +16,7 @@ mod config;
 mod error;
 mod flows;
 mod groups;
+mod hanging;
 mod held;
 mod listen;
 mod load;

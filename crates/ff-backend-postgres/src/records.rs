@@ -1,18 +1,18 @@
-//! Records by their description: reads inside transactions and outside, and writes.
+//! Records by their description: reads inside transactions and outside.
 
 use std::collections::BTreeMap;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Order, Spec, Value};
 use ff_core::store::cells::{Reader, Words};
-use ff_core::store::{Lock, Needs, Scan, World, Write};
+use ff_core::store::{Lock, Needs, Scan, World};
 use uuid::Uuid;
 
+use crate::binding::Bound;
 use crate::columns::Column;
 use crate::load::{Loader, Prepared, whole};
 use crate::query::Reads;
 use crate::sql;
-use crate::write::Writing;
 
 impl Loader<'_> {
     /// Rows by their keys in the order of tables and keys, then those that scans find.
@@ -27,7 +27,9 @@ impl Loader<'_> {
             let lock = if self.locking { " FOR UPDATE OF t" } else { "" };
             let sql = by_keys(spec) + lock;
             let values: Vec<&[Value]> = keys.iter().map(|key| &key.values[..]).collect();
-            let query = arrays(sqlx::query(&sql), spec.key_columns(), &values);
+            let mut bound = Bound::default();
+            arrays(&mut bound, spec.key_columns(), &values);
+            let query = sqlx::query_with(&sql, bound.finish()?);
             for cells in self.fetch(query).await? {
                 world.records.load(Reader::new(&Column(&cells), self.words).record(spec)?);
             }
@@ -77,7 +79,9 @@ impl Loader<'_> {
         let sql = scans_sql(first, lock);
         let (columns, values) = (scanned_columns(first), scanned_values(scans));
         let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-        let query = arrays(sqlx::query(&sql), &columns, &values).bind(whole(first.limit));
+        let mut bound = Bound::default();
+        arrays(&mut bound, &columns, &values);
+        let query = sqlx::query_with(&sql, bound.finish()?).bind(whole(first.limit));
         let mut found: Vec<Vec<AnyRow>> = vec![Vec::new(); scans.len()];
         for cells in self.fetch(query).await? {
             let column = Column(&cells);
@@ -96,39 +100,6 @@ impl Loader<'_> {
     }
 }
 
-impl Writing<'_> {
-    pub(crate) async fn write_records(
-        &mut self,
-        writes: &[Write<AnyRow>],
-    ) -> Result<(), StoreError> {
-        for writes in writes.chunk_by(|one, other| spec_of(one) == spec_of(other)) {
-            let spec = spec_of(&writes[0]);
-            let gone: Vec<&[Value]> = writes.iter().filter_map(deleted).collect();
-            let rows = |wanted: fn(&Write<AnyRow>) -> Option<&[Value]>| -> Vec<&[Value]> {
-                writes.iter().filter_map(wanted).collect()
-            };
-            let all = columns(spec.columns);
-            let (key, rest) = all.split_at(spec.key);
-            if !gone.is_empty() {
-                let sql = sql::delete(spec.table, key);
-                self.counted(arrays(sqlx::query(&sql), spec.key_columns(), &gone), None).await?;
-            }
-            let new = rows(inserted);
-            if !new.is_empty() {
-                let sql = sql::insert(1, spec.table, &[&all]);
-                self.counted(arrays(sqlx::query(&sql), spec.columns, &new), None).await?;
-            }
-            let changed = rows(updated);
-            if !changed.is_empty() && !rest.is_empty() {
-                let sql = sql::update(1, spec.table, key, &[rest]);
-                let query = arrays(sqlx::query(&sql), spec.columns, &changed);
-                self.counted(query, Some(changed.len())).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl Reads<'_> {
     pub(crate) async fn records(
         &mut self,
@@ -139,7 +110,9 @@ impl Reads<'_> {
         let mut words = Words::default();
         for key in keys {
             let sql = by_keys(key.spec);
-            let query = arrays(sqlx::query(&sql), key.spec.key_columns(), &[&key.values]);
+            let mut bound = Bound::default();
+            arrays(&mut bound, key.spec.key_columns(), &[&key.values]);
+            let query = sqlx::query_with(&sql, bound.finish()?);
             for cells in self.fetch(query).await? {
                 found.push(Reader::new(&Column(&cells), &mut words).record(key.spec)?);
             }
@@ -152,25 +125,6 @@ impl Reads<'_> {
         }
         Ok(found)
     }
-}
-
-fn spec_of(write: &Write<AnyRow>) -> &'static Spec {
-    match write {
-        Write::Insert(row) | Write::Update(row) => row.spec,
-        Write::Delete(key) => key.spec,
-    }
-}
-
-fn inserted(write: &Write<AnyRow>) -> Option<&[Value]> {
-    if let Write::Insert(row) = write { Some(&row.values) } else { None }
-}
-
-fn updated(write: &Write<AnyRow>) -> Option<&[Value]> {
-    if let Write::Update(row) = write { Some(&row.values) } else { None }
-}
-
-fn deleted(write: &Write<AnyRow>) -> Option<&[Value]> {
-    if let Write::Delete(key) = write { Some(&key.values) } else { None }
 }
 
 fn kind(kind: Kind) -> &'static str {
@@ -186,7 +140,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-fn columns(described: &[Described]) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn columns(described: &[Described]) -> Vec<(&'static str, &'static str)> {
     described.iter().map(|column| (column.name, kind(column.kind))).collect()
 }
 
@@ -288,26 +242,26 @@ pub(crate) fn bind<'q>(query: Prepared<'q>, values: &'q [Value]) -> Prepared<'q>
 }
 
 /// One array for each column.
-fn arrays<'q>(query: Prepared<'q>, described: &[Described], rows: &[&'q [Value]]) -> Prepared<'q> {
-    described.iter().enumerate().fold(query, |query, (at, column)| {
+pub(crate) fn arrays(bound: &mut Bound, described: &[Described], rows: &[&[Value]]) {
+    for (at, column) in described.iter().enumerate() {
         let values = rows.iter().map(|row| &row[at]);
         match column.kind {
             // The bits of a partition fit, whatever their sign.
-            Kind::Small => query.bind(
+            Kind::Small => bound.value(
                 values.map(|value| number(value).map(|number| number as i16)).collect::<Vec<_>>(),
             ),
-            Kind::Int4 => query.bind(
+            Kind::Int4 => bound.value(
                 values.map(|value| number(value).map(|number| number as i32)).collect::<Vec<_>>(),
             ),
-            Kind::Int => query.bind(values.map(number).collect::<Vec<_>>()),
-            Kind::Bool => query.bind(
+            Kind::Int => bound.value(values.map(number).collect::<Vec<_>>()),
+            Kind::Bool => bound.value(
                 values.map(|value| number(value).map(|number| number != 0)).collect::<Vec<_>>(),
             ),
-            Kind::Text | Kind::Json => query.bind(values.map(text).collect::<Vec<_>>()),
-            Kind::Bytes => query.bind(values.map(bytes).collect::<Vec<_>>()),
-            Kind::Uuid => query.bind(values.map(id).collect::<Vec<_>>()),
+            Kind::Text | Kind::Json => bound.value(values.map(text).collect::<Vec<_>>()),
+            Kind::Bytes => bound.value(values.map(bytes).collect::<Vec<_>>()),
+            Kind::Uuid => bound.value(values.map(id).collect::<Vec<_>>()),
         }
-    })
+    }
 }
 
 fn number(value: &Value) -> Option<i64> {

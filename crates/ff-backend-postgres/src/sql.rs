@@ -19,14 +19,11 @@ pub(crate) struct Writes {
     pub delete_idempotency: String,
     pub insert_lanes: String,
     pub update_lanes: String,
-    pub insert_flows: String,
-    pub update_flows: String,
-    pub delete_flows: String,
     pub purge: Vec<String>,
 }
 
 /// Columns and the types of their arrays. `json` arrives as text.
-type Columns = &'static [(&'static str, &'static str)];
+pub(crate) type Columns = &'static [(&'static str, &'static str)];
 
 const KEY: Columns = &[("partition_key", "int2"), ("execution_id", "uuid")];
 
@@ -52,9 +49,9 @@ const LANE: Columns = &[
     ("limited", "bool"),
 ];
 
-const FLOW_KEY: Columns = &[("partition_key", "int2"), ("flow_id", "uuid")];
+pub(crate) const FLOW_KEY: Columns = &[("partition_key", "int2"), ("flow_id", "uuid")];
 
-const FLOW: Columns = &[
+pub(crate) const FLOW: Columns = &[
     ("namespace", "text"),
     ("flow_kind", "text"),
     ("graph_revision", "int8"),
@@ -79,17 +76,14 @@ impl Default for Writes {
         let known = ["ff_event", "ff_attempt", "ff_exec_core"];
         Self {
             texts: Texts::default(),
-            delete_attempts: delete("ff_attempt", ATTEMPT_KEY),
-            delete_timers: delete("ff_timer", TIMER_KEY),
+            delete_attempts: delete(1, "ff_attempt", ATTEMPT_KEY),
+            delete_timers: delete(1, "ff_timer", TIMER_KEY),
             insert_idempotency: insert(1, "ff_idempotency", &[WORD_KEY, IDEMPOTENCY]),
             update_idempotency: update(1, "ff_idempotency", WORD_KEY, &[IDEMPOTENCY]),
-            delete_idempotency: delete("ff_idempotency", WORD_KEY),
+            delete_idempotency: delete(1, "ff_idempotency", WORD_KEY),
             insert_lanes: insert(1, "ff_lane", &[lane_key, LANE]),
             update_lanes: update(1, "ff_lane", lane_key, &[LANE]),
-            insert_flows: insert(1, "ff_flow_core", &[FLOW_KEY, FLOW]),
-            update_flows: update(1, "ff_flow_core", FLOW_KEY, &[FLOW]),
-            delete_flows: delete("ff_flow_core", FLOW_KEY),
-            purge: owned.chain(known).map(|table| delete(table, KEY)).collect(),
+            purge: owned.chain(known).map(|table| delete(1, table, KEY)).collect(),
         }
     }
 }
@@ -138,8 +132,8 @@ pub(crate) fn update(
     format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
 }
 
-pub(crate) fn delete(table: &str, key: &[(&str, &str)]) -> String {
-    format!("DELETE FROM {table} USING {} WHERE {}", rows(1, key), matching(table, key))
+pub(crate) fn delete(first: usize, table: &str, key: &[(&str, &str)]) -> String {
+    format!("DELETE FROM {table} USING {} WHERE {}", rows(first, key), matching(table, key))
 }
 
 pub(crate) const LOCK_SHARDS: &str =

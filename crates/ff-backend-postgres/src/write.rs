@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{
-    AttemptRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Row, TimerRow,
-};
+use ff_core::rows::{AttemptRow, EventRow, ExecutionRow, IdempotencyRow, LaneRow, Row, TimerRow};
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::{PgConnection, Row as _};
@@ -58,11 +56,11 @@ impl Writing<'_> {
     ) -> Result<Appended, StoreError> {
         let log = Log::of(change, shard_of);
         self.write_rows(change).await?;
-        if log.touched.len() == 1 && change.log_floor.is_none() && !has_rest(change) {
+        self.write_rest(change).await?;
+        if log.touched.len() == 1 && change.log_floor.is_none() {
             return self.write_together(change, Some(&log)).await;
         }
         self.write_together(change, None).await?;
-        self.write_rest(change).await?;
         self.append(change, &log).await
     }
 
@@ -82,8 +80,8 @@ impl Writing<'_> {
     /// Everything but the events.
     pub async fn write(&mut self, change: &Change) -> Result<(), StoreError> {
         self.write_rows(change).await?;
-        self.write_together(change, None).await?;
-        self.write_rest(change).await
+        self.write_rest(change).await?;
+        self.write_together(change, None).await.map(|_| ())
     }
 
     /// What must be there or gone before the others are written.
@@ -98,8 +96,7 @@ impl Writing<'_> {
     async fn write_rest(&mut self, change: &Change) -> Result<(), StoreError> {
         self.write_idempotency(&change.idempotency).await?;
         self.write_lanes(&change.lanes).await?;
-        self.write_flows(&change.flows).await?;
-        self.write_records(&change.records).await
+        self.write_hanging(&change.flows, &change.records).await
     }
 
     async fn insert_executions(
@@ -268,24 +265,6 @@ impl Writing<'_> {
         Ok(())
     }
 
-    async fn write_flows(&mut self, writes: &[Write<FlowRow>]) -> Result<(), StoreError> {
-        let gone = deleted(writes);
-        if !gone.is_empty() {
-            let query = sqlx::query(&self.writes.delete_flows)
-                .bind(column(&gone, |key| narrow(key.partition)))
-                .bind(column(&gone, |key| key.id));
-            self.run(query).await?;
-        }
-        let (new, changed) = (inserted(writes), updated(writes));
-        for (sql, rows) in [(&self.writes.insert_flows, new), (&self.writes.update_flows, changed)]
-        {
-            if !rows.is_empty() {
-                self.run(flows(sqlx::query(sql), &rows)).await?;
-            }
-        }
-        Ok(())
-    }
-
     /// Forgets executions and everything that hangs on them.
     async fn purge(&mut self, writes: &[Write<ExecutionRow>]) -> Result<(), StoreError> {
         let gone = deleted(writes);
@@ -355,22 +334,6 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Runs a statement that must find as many rows as this, if it says so.
-    pub(crate) async fn counted(
-        &mut self,
-        query: Prepared<'_>,
-        expected: Option<usize>,
-    ) -> Result<(), StoreError> {
-        let done = query.persistent(self.keeps).execute(&mut *self.connection).await;
-        let found = done.map_err(|error| store_error(&error))?.rows_affected();
-        match expected {
-            Some(expected) if found != expected as u64 => {
-                Err(StoreError::Conflict(format!("{found} of {expected} rows are there")))
-            }
-            _ => Ok(()),
-        }
-    }
-
     async fn run(&mut self, query: Prepared<'_>) -> Result<(), StoreError> {
         let done = query.persistent(self.keeps).execute(&mut *self.connection).await;
         done.map(|_| ()).map_err(|error| store_error(&error))
@@ -378,7 +341,7 @@ impl Writing<'_> {
 }
 
 /// Somebody else has changed the rows that are missing.
-const LEFT: &str = "not all rows are as they were left";
+pub(crate) const LEFT: &str = "not all rows are as they were left";
 
 impl<'c> Log<'c> {
     fn of(
@@ -414,7 +377,7 @@ pub(crate) fn is_together(
         && deleted(&change.timers).is_empty()
 }
 
-/// Whether there is something to write between the executions and their events.
+/// Whether there is something to write that few transactions write.
 fn has_rest(change: &Change) -> bool {
     !(change.idempotency.is_empty()
         && change.lanes.is_empty()
@@ -422,36 +385,15 @@ fn has_rest(change: &Change) -> bool {
         && change.records.is_empty())
 }
 
-fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
+pub(crate) fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {
     rows.iter().map(|row| cell(row)).collect()
 }
 
-fn flows<'q>(query: Prepared<'q>, rows: &[&'q FlowRow]) -> Prepared<'q> {
-    query
-        .bind(column(rows, |row| narrow(row.key.partition)))
-        .bind(column(rows, |row| row.key.id))
-        .bind(column(rows, |row| &*row.namespace))
-        .bind(column(rows, |row| &*row.kind))
-        .bind(column(rows, |row| row.graph_revision))
-        .bind(column(rows, |row| row.state.word()))
-        .bind(column(rows, |row| row.created_at.0))
-        .bind(column(rows, |row| ms(row.terminal_at)))
-        .bind(column(rows, |row| row.nodes as i64))
-        .bind(column(rows, |row| row.edges as i64))
-        .bind(column(rows, |row| row.ended.completed as i64))
-        .bind(column(rows, |row| row.ended.failed as i64))
-        .bind(column(rows, |row| row.ended.cancelled as i64))
-        .bind(column(rows, |row| row.ended.expired as i64))
-        .bind(column(rows, |row| row.ended.skipped as i64))
-        .bind(column(rows, |row| row.ended.spared as i64))
-        .bind(column(rows, |row| &*row.raw_fields))
-}
-
-fn inserted<R: Row>(writes: &[Write<R>]) -> Vec<&R> {
+pub(crate) fn inserted<R: Row>(writes: &[Write<R>]) -> Vec<&R> {
     writes.iter().filter(|write| matches!(write, Write::Insert(_))).filter_map(row).collect()
 }
 
-fn updated<R: Row>(writes: &[Write<R>]) -> Vec<&R> {
+pub(crate) fn updated<R: Row>(writes: &[Write<R>]) -> Vec<&R> {
     writes.iter().filter(|write| matches!(write, Write::Update(_))).filter_map(row).collect()
 }
 
@@ -466,13 +408,13 @@ fn row<R: Row>(write: &Write<R>) -> Option<&R> {
     }
 }
 
-fn deleted<R: Row>(writes: &[Write<R>]) -> Vec<&R::Key> {
+pub(crate) fn deleted<R: Row>(writes: &[Write<R>]) -> Vec<&R::Key> {
     fn key<R: Row>(write: &Write<R>) -> Option<&R::Key> {
         if let Write::Delete(key) = write { Some(key) } else { None }
     }
     writes.iter().filter_map(key).collect()
 }
 
-fn ms(at: Option<TimestampMs>) -> Option<i64> {
+pub(crate) fn ms(at: Option<TimestampMs>) -> Option<i64> {
     at.map(|at| at.0)
 }
