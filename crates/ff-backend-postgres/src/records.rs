@@ -14,6 +14,10 @@ use crate::load::{Loader, Prepared, whole};
 use crate::query::Reads;
 use crate::sql;
 
+/// As many keys and scans as are read in one statement for all tables; with more, a round trip for
+/// each table matters less than the columns that its rows leave empty.
+const FEW: usize = 64;
+
 impl Loader<'_> {
     /// Rows by their keys in the order of tables and keys, then those that scans find.
     pub(crate) async fn records(
@@ -21,83 +25,139 @@ impl Loader<'_> {
         world: &mut World,
         needs: &Needs,
     ) -> Result<(), StoreError> {
-        let keys: Vec<&AnyKey> = needs.records.iter().collect();
-        for keys in keys.chunk_by(|one, other| one.spec == other.spec) {
-            let spec = keys[0].spec;
-            let lock = if self.locking { " FOR UPDATE OF t" } else { "" };
-            let sql = by_keys(spec) + lock;
-            let values: Vec<&[Value]> = keys.iter().map(|key| &key.values[..]).collect();
+        let parts = parts_of(needs);
+        let few = parts.iter().map(Part::len).sum::<usize>() <= FEW;
+        let at_once = if few { parts.len().max(1) } else { 1 };
+        for parts in parts.chunks(at_once) {
             let mut bound = Bound::default();
-            arrays(&mut bound, spec.key_columns(), &values);
-            let query = sqlx::query_with(&sql, bound.finish()?);
-            for cells in self.fetch(query).await? {
-                world.records.load(Reader::new(&Column(&cells), self.words).record(spec)?);
+            let text = match parts {
+                [part] => part.text(&mut bound, self.locking),
+                parts => text_of_all(parts, &mut bound, self.locking),
+            };
+            let mut found: Vec<Vec<(usize, AnyRow)>> = vec![Vec::new(); parts.len()];
+            for cells in self.fetch(sqlx::query_with(&text, bound.finish()?)).await? {
+                let column = Column(&cells);
+                let (at, place) = match parts {
+                    [_] => (0, 0),
+                    parts => {
+                        let at: usize = Reader::new(&column, self.words).number()?;
+                        let before = parts[..at].iter().map(|part| part.spec().columns.len());
+                        (at, before.sum::<usize>() + 1)
+                    }
+                };
+                // With several parts, the number of the scan stands before the columns of all.
+                let number_at = usize::from(parts.len() > 1);
+                let number = Reader::from(&column, self.words, number_at).number()?;
+                let mut reader = Reader::from(&column, self.words, place + 1);
+                found[at].push((number, reader.record(parts[at].spec())?));
             }
-        }
-        let mut alike: BTreeMap<Shape, Vec<&Scan>> = BTreeMap::new();
-        for scan in &needs.scans {
-            alike.entry(shape(scan)).or_default().push(scan);
-        }
-        for scans in alike.values() {
-            self.scans(world, scans).await?;
-        }
-        Ok(())
-    }
-
-    /// Scans of whole tables.
-    async fn scan_of_all(
-        &mut self,
-        world: &mut World,
-        scans: &[&Scan],
-        lock: &str,
-    ) -> Result<(), StoreError> {
-        for scan in scans {
-            let sql = scan_sql(scan) + lock;
-            let mut rows = Vec::new();
-            for cells in self.fetch(scanning(sqlx::query(&sql), scan)).await? {
-                rows.push(Reader::new(&Column(&cells), self.words).record(scan.spec)?);
-            }
-            world.scans.insert((*scan).clone(), scan.found(&rows));
-            for row in rows {
-                world.records.load(row);
+            for (part, rows) in parts.iter().zip(found) {
+                part.load(world, rows);
             }
         }
         Ok(())
     }
+}
 
-    /// Scans that differ only in their values, in one statement.
-    async fn scans(&mut self, world: &mut World, scans: &[&Scan]) -> Result<(), StoreError> {
-        let first = scans[0];
-        let lock = match first.lock {
-            Lock::Wait if self.locking => " FOR UPDATE",
-            Lock::Skip if self.locking => " FOR UPDATE SKIP LOCKED",
-            Lock::Wait | Lock::Skip | Lock::None => "",
+/// Something to read of one table.
+enum Part<'n> {
+    Keys(Vec<&'n AnyKey>),
+    /// Scans that differ only in their values.
+    Scans(Vec<&'n Scan>),
+}
+
+fn parts_of(needs: &Needs) -> Vec<Part<'_>> {
+    let keys: Vec<&AnyKey> = needs.records.iter().collect();
+    let mut parts: Vec<Part<'_>> = keys
+        .chunk_by(|one, other| one.spec == other.spec)
+        .map(|keys| Part::Keys(keys.to_vec()))
+        .collect();
+    let mut alike: BTreeMap<Shape, Vec<&Scan>> = BTreeMap::new();
+    for scan in &needs.scans {
+        alike.entry(shape(scan)).or_default().push(scan);
+    }
+    parts.extend(alike.into_values().map(Part::Scans));
+    parts
+}
+
+impl Part<'_> {
+    fn spec(&self) -> &'static Spec {
+        match self {
+            Self::Keys(keys) => keys[0].spec,
+            Self::Scans(scans) => scans[0].spec,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Keys(keys) => keys.len(),
+            Self::Scans(scans) => scans.len(),
+        }
+    }
+
+    /// Binds the part. Its rows begin with the number of their scan, from 1, or 0.
+    fn text(&self, bound: &mut Bound, locking: bool) -> String {
+        let first = bound.next();
+        match self {
+            Self::Keys(keys) => {
+                let spec = self.spec();
+                let values: Vec<&[Value]> = keys.iter().map(|key| &key.values[..]).collect();
+                arrays(bound, spec.key_columns(), &values);
+                let lock = if locking { " FOR UPDATE OF t" } else { "" };
+                by_keys(first, spec, "0::int8 AS n, ") + lock
+            }
+            Self::Scans(scans) => {
+                let scan = scans[0];
+                let lock = match scan.lock {
+                    Lock::Wait if locking => " FOR UPDATE",
+                    Lock::Skip if locking => " FOR UPDATE SKIP LOCKED",
+                    Lock::Wait | Lock::Skip | Lock::None => "",
+                };
+                let (columns, values) = (scanned_columns(scan), scanned_values(scans));
+                let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
+                arrays(bound, &columns, &values);
+                bound.value(whole(scan.limit));
+                scans_sql(first, scan, lock)
+            }
+        }
+    }
+
+    fn load(&self, world: &mut World, found: Vec<(usize, AnyRow)>) {
+        let Self::Scans(scans) = self else {
+            found.into_iter().for_each(|(_, row)| world.records.load(row));
+            return;
         };
-        if first.prefix.is_empty() && first.after.is_empty() {
-            return self.scan_of_all(world, scans, lock).await;
+        let mut rows: Vec<Vec<AnyRow>> = vec![Vec::new(); scans.len()];
+        for (number, row) in found {
+            rows[number - 1].push(row);
         }
-        let sql = scans_sql(first, lock);
-        let (columns, values) = (scanned_columns(first), scanned_values(scans));
-        let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-        let mut bound = Bound::default();
-        arrays(&mut bound, &columns, &values);
-        let query = sqlx::query_with(&sql, bound.finish()?).bind(whole(first.limit));
-        let mut found: Vec<Vec<AnyRow>> = vec![Vec::new(); scans.len()];
-        for cells in self.fetch(query).await? {
-            let column = Column(&cells);
-            let mut reader = Reader::new(&column, self.words);
-            let number: usize = reader.number()?;
-            found[number - 1].push(reader.record(first.spec)?);
-        }
-        for (scan, mut rows) in scans.iter().zip(found) {
+        for (scan, mut rows) in scans.iter().zip(rows) {
             rows.sort_by_cached_key(|row| scan.values_of(row));
             world.scans.insert((*scan).clone(), scan.found(&rows));
-            for row in rows {
-                world.records.load(row);
+            rows.into_iter().for_each(|row| world.records.load(row));
+        }
+    }
+}
+
+/// Several parts in one statement, one after the other: the number of the part, that of the scan,
+/// and the columns of all tables, of which each row has those of its own.
+fn text_of_all(parts: &[Part<'_>], bound: &mut Bound, locking: bool) -> String {
+    let (mut with, mut rows) = (Vec::new(), Vec::new());
+    for (at, part) in parts.iter().enumerate() {
+        with.push(format!("p{at} AS ({})", part.text(bound, locking)));
+        let mut row = format!("SELECT {at}::int8, p{at}.n");
+        for (other, part) in parts.iter().enumerate() {
+            for column in part.spec().columns {
+                row += &match (other == at, column.kind) {
+                    (true, _) => format!(", p{at}.{}", column.name),
+                    (false, Kind::Json) => ", NULL::text".to_owned(),
+                    (false, other) => format!(", NULL::{}", kind(other)),
+                };
             }
         }
-        Ok(())
+        rows.push(row + &format!(" FROM p{at}"));
     }
+    format!("WITH {} {}", with.join(", "), rows.join(" UNION ALL "))
 }
 
 impl Reads<'_> {
@@ -109,7 +169,7 @@ impl Reads<'_> {
         let mut found = Vec::new();
         let mut words = Words::default();
         for key in keys {
-            let sql = by_keys(key.spec);
+            let sql = by_keys(1, key.spec, "");
             let mut bound = Bound::default();
             arrays(&mut bound, key.spec.key_columns(), &[&key.values]);
             let query = sqlx::query_with(&sql, bound.finish()?);
@@ -151,14 +211,15 @@ fn read(column: &Described) -> String {
     }
 }
 
-fn by_keys(spec: &Spec) -> String {
+/// Rows by their keys, whose arrays begin at this parameter, with something before their columns.
+fn by_keys(first: usize, spec: &Spec, before: &str) -> String {
     let key = columns(spec.key_columns());
     let names: Vec<_> = spec.columns.iter().map(|column| format!("t.{}", read(column))).collect();
     let order: Vec<_> = key.iter().map(|(name, _)| format!("t.{name}")).collect();
     format!(
-        "SELECT {} FROM {} JOIN {} AS t ON {} ORDER BY {}",
+        "SELECT {before}{} FROM {} JOIN {} AS t ON {} ORDER BY {}",
         names.join(", "),
-        sql::rows(1, &key),
+        sql::rows(first, &key),
         spec.table,
         sql::matching("t", &key),
         order.join(", ")
@@ -183,10 +244,10 @@ fn scanned_values(scans: &[&Scan]) -> Vec<Vec<Value>> {
 }
 
 /// The first column of each row is the number of its scan, from 1.
-fn scans_sql(scan: &Scan, lock: &str) -> String {
+fn scans_sql(first: usize, scan: &Scan, lock: &str) -> String {
     let given = scanned_columns(scan);
     let arrays = given.iter().enumerate();
-    let arrays = arrays.map(|(at, column)| format!("${}::{}[]", at + 1, kind(column.kind)));
+    let arrays = arrays.map(|(at, column)| format!("${}::{}[]", first + at, kind(column.kind)));
     let names: Vec<String> = (0..given.len()).map(|at| format!("v{at}")).collect();
     let known = scan.prefix.len();
     let mut tests: Vec<String> =
@@ -196,18 +257,24 @@ fn scans_sql(scan: &Scan, lock: &str) -> String {
         let values: Vec<_> = (known..given.len()).map(|at| format!("s.v{at}")).collect();
         tests.push(format!("({}) > ({})", behind.join(", "), values.join(", ")));
     }
+    let (numbers, tests) = match given.is_empty() {
+        // A scan of the whole table is alone of its kind.
+        true => ("(SELECT 1::int8) AS s(n)".to_owned(), String::new()),
+        false => {
+            let arrays = arrays.collect::<Vec<_>>().join(", ");
+            let numbers = format!("unnest({arrays}) WITH ORDINALITY AS s({}, n)", names.join(", "));
+            (numbers, format!("WHERE {} ", tests.join(" AND ")))
+        }
+    };
     let places = scan.places().into_iter().map(|at| scan.spec.columns[at].name);
     let read = scan.spec.columns.iter().map(|column| format!("r.{}", read(column)));
     format!(
-        "SELECT s.n, t.* FROM unnest({}) WITH ORDINALITY AS s({}, n), LATERAL ( \
-           SELECT {} FROM {} AS r WHERE {} ORDER BY {} LIMIT ${}{lock}) AS t",
-        arrays.collect::<Vec<_>>().join(", "),
-        names.join(", "),
+        "SELECT s.n, t.* FROM {numbers}, LATERAL ( \
+           SELECT {} FROM {} AS r {tests}ORDER BY {} LIMIT ${}{lock}) AS t",
         read.collect::<Vec<_>>().join(", "),
         scan.spec.table,
-        tests.join(" AND "),
         places.collect::<Vec<_>>().join(", "),
-        given.len() + 1,
+        first + given.len(),
     )
 }
 
