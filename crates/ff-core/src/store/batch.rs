@@ -156,14 +156,16 @@ impl Batch {
     /// What the jobs need beyond what was asked for, seeing what that has brought; nothing if
     /// they can decide.
     pub fn more(&self, world: &mut World, asked: &mut Needs) -> Option<Needs> {
-        let mut needs = Needs::default();
+        let mut needs = Needs::after(std::mem::take(asked));
         for job in &self.jobs {
             job.0.more(world, &mut needs);
         }
         if self.jobs.iter().any(|job| job.0.may_end_leases()) {
             settle::more(world, &mut needs);
         }
-        needs.beyond(asked)
+        let (grown, more) = needs.beyond();
+        *asked = grown;
+        more
     }
 
     /// Lets the jobs decide in turn. May be called again with a newer world.

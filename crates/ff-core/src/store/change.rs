@@ -1,8 +1,10 @@
 //! What an operation wants written: a value that can be printed and merged.
 
+use foldhash::{HashMap, HashMapExt};
+
 use crate::rows::{
-    AnyRow, AttemptRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Record, Row,
-    TimerRow,
+    AnyKey, AnyRow, AttemptRow, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Record,
+    Row, TimerRow,
 };
 
 /// One row to write. An insert of a row that exists is a conflict, never an overwrite.
@@ -27,18 +29,97 @@ pub struct Change {
     pub events: Vec<EventRow>,
     /// Subscriptions cannot start below this place in the log any more.
     pub log_floor: Option<(u16, u64)>,
+    pub places: Places,
 }
+
+/// Where the last write of each record stands, once there are many: an operation that tells the
+/// thousand behind an execution looks each of them up.
+#[derive(Clone, Debug, Default)]
+pub struct Places(Option<HashMap<AnyKey, usize>>);
+
+/// They say nothing that the records do not say.
+impl PartialEq for Places {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// So many records are looked through one by one.
+const FEW: usize = 16;
 
 impl Change {
     pub fn insert(&mut self, row: &impl Record) {
-        self.records.push(Write::Insert(row.erase()));
+        self.push(Write::Insert(row.erase()));
     }
 
     pub fn update(&mut self, row: &impl Record) {
-        self.records.push(Write::Update(row.erase()));
+        self.push(Write::Update(row.erase()));
     }
 
     pub fn delete<R: Record>(&mut self, key: &R::Key) {
-        self.records.push(Write::Delete(R::erase_key(key)));
+        self.push(Write::Delete(R::erase_key(key)));
+    }
+
+    /// What was last written for a record.
+    pub(crate) fn record(&self, key: &AnyKey) -> Option<&Write<AnyRow>> {
+        match &self.places.0 {
+            Some(places) => places.get(key).map(|at| &self.records[*at]),
+            None => self.records.iter().rev().find(|write| is_of(write, key)),
+        }
+    }
+
+    fn push(&mut self, write: Write<AnyRow>) {
+        if self.records.len() == FEW {
+            let mut places = HashMap::with_capacity(4 * FEW);
+            places.extend(self.records.iter().map(key_of).zip(0..));
+            self.places = Places(Some(places));
+        }
+        if let Some(places) = &mut self.places.0 {
+            places.insert(key_of(&write), self.records.len());
+        }
+        self.records.push(write);
+    }
+}
+
+fn key_of(write: &Write<AnyRow>) -> AnyKey {
+    match write {
+        Write::Insert(row) | Write::Update(row) => row.key(),
+        Write::Delete(key) => key.clone(),
+    }
+}
+
+/// Without a copy of each key that is passed over.
+fn is_of(write: &Write<AnyRow>, key: &AnyKey) -> bool {
+    match write {
+        Write::Insert(row) | Write::Update(row) => {
+            row.spec == key.spec && row.values[..row.spec.key] == key.values[..]
+        }
+        Write::Delete(gone) => gone == key,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{ChildrenKey, ChildrenRow};
+    use crate::types::ExecutionKey;
+
+    #[test]
+    fn the_last_write_of_a_record_is_found_among_few_and_many() {
+        let key = |id: u128| ChildrenKey {
+            execution: ExecutionKey { partition: 0, id: uuid::Uuid::from_u128(id) },
+        };
+        let row = |id, added| ChildrenRow { key: key(id), added, ended: 0, waiting: false };
+        let mut change = Change::default();
+        for id in 0..4 * FEW as u128 {
+            assert!(change.record(&ChildrenRow::erase_key(&key(id))).is_none());
+            change.insert(&row(id, 1));
+            change.update(&row(0, id as u64 + 2));
+            let first = change.record(&ChildrenRow::erase_key(&key(0)));
+            assert_eq!(first, Some(&Write::Update(row(0, id as u64 + 2).erase())));
+        }
+        change.delete::<ChildrenRow>(&key(1));
+        let gone = ChildrenRow::erase_key(&key(1));
+        assert_eq!(change.record(&gone), Some(&Write::Delete(gone.clone())));
     }
 }

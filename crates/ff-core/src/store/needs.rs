@@ -50,6 +50,8 @@ pub struct Needs {
     scope: Option<Arc<str>>,
     /// Whether it may end executions.
     may_end: bool,
+    /// What was asked for before, and need not be named again.
+    known: Option<Box<Self>>,
 }
 
 /// "Up to n claimable executions in this lane for a worker that offers these capabilities."
@@ -119,18 +121,33 @@ impl Needs {
     }
 
     pub fn record<R: Record>(&mut self, key: &R::Key) {
-        self.records.insert(R::erase_key(key));
+        let key = R::erase_key(key);
+        if !self.known.as_ref().is_some_and(|known| known.records.contains(&key)) {
+            self.records.insert(key);
+        }
     }
 
     pub fn scan(&mut self, scan: &Scan) {
-        if !self.scans.contains(scan) {
+        let known = self.known.as_ref().is_some_and(|known| known.scans.contains(scan));
+        if !known && !self.scans.contains(scan) {
             self.scans.insert(scan.clone());
         }
     }
 
-    /// What is needed beyond what was asked for before; nothing if that was all. What was asked
-    /// for grows by it.
-    pub(super) fn beyond(mut self, asked: &mut Self) -> Option<Self> {
+    /// Needs for operations that are asked again, after all of this.
+    pub(super) fn after(asked: Self) -> Self {
+        Self { known: Some(Box::new(asked)), ..Self::default() }
+    }
+
+    /// What was asked for before comes back, grown by what is needed beyond it; with that, or with
+    /// nothing if that was all.
+    pub(super) fn beyond(mut self) -> (Self, Option<Self>) {
+        let mut asked = self.known.take().map(|known| *known).unwrap_or_default();
+        let more = self.and_not(&mut asked);
+        (asked, more)
+    }
+
+    fn and_not(mut self, asked: &mut Self) -> Option<Self> {
         debug_assert!(self.claimable.is_empty(), "claims are scanned first");
         let mut any = false;
         any |= keep_new(&mut self.executions, &mut asked.executions);

@@ -317,6 +317,7 @@ impl World {
             records: self.records.take_writes(),
             events: self.events,
             log_floor: self.log_floor,
+            ..Change::default()
         }
     }
 }

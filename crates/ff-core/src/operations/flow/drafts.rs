@@ -1,7 +1,7 @@
 //! Rows as an operation has left them so far. One operation may end many members of one flow, and
 //! each of them must see what the ones before it have counted.
 
-use crate::rows::{AnyKey, AnyRow, ExecutionRow, FlowKey, FlowRow, Record, Row};
+use crate::rows::{ExecutionRow, FlowKey, FlowRow, Record, Row};
 use crate::store::{Change, World, Write};
 use crate::types::ExecutionKey;
 
@@ -13,24 +13,14 @@ fn draft<'c, R: Row>(writes: &'c [Write<R>], key: &R::Key) -> Option<Option<&'c 
     })
 }
 
-/// The same for a record, without a copy of each key that is passed over.
-fn draft_of_record<'c>(change: &'c Change, key: &AnyKey) -> Option<Option<&'c AnyRow>> {
-    change.records.iter().rev().find_map(|write| match write {
-        Write::Insert(row) | Write::Update(row) => {
-            let same = row.spec == key.spec && row.values[..row.spec.key] == key.values[..];
-            same.then_some(Some(row))
-        }
-        Write::Delete(gone) => (gone == key).then_some(None),
-    })
-}
-
 /// A record as this operation has left it.
 pub(crate) fn latest<R: Record>(world: &World, change: &Change, key: &R::Key) -> Option<R> {
     if change.records.is_empty() {
         return world.record(key);
     }
-    match draft_of_record(change, &R::erase_key(key)) {
-        Some(row) => row.and_then(|row| row.decode().ok().flatten()),
+    match change.record(&R::erase_key(key)) {
+        Some(Write::Insert(row) | Write::Update(row)) => row.decode().ok().flatten(),
+        Some(Write::Delete(_)) => None,
         None => world.record(key),
     }
 }
