@@ -105,8 +105,13 @@ async fn lone(bed: &Bed, probes: usize) -> Result<f64> {
 }
 
 async fn chains(bed: &Bed) -> Result<f64> {
+    let mut planting = JoinSet::new();
     for _ in 0..FLOWS {
-        plant_chain(bed, CHAIN).await?;
+        let bed = bed.clone();
+        planting.spawn(async move { plant_chain(&bed, CHAIN).await });
+    }
+    while let Some(planted) = planting.join_next().await {
+        planted??;
     }
     let start = Instant::now();
     run(bed, FLOWS * CHAIN, PATIENCE).await?;
