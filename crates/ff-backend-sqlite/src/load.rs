@@ -125,8 +125,9 @@ impl Loader<'_> {
         if world.executions.get(key).is_none_or(|row| row.payload != Blob::Apart) {
             return Ok(());
         }
+        let Some(place) = self.places.get(&key.id).copied() else { return Ok(()) };
         let mut statement = self.prepare(&self.statements.payload)?;
-        let mut rows = statement.query([key.id.as_bytes()]).map_err(|e| store_error(&e))?;
+        let mut rows = statement.query([place.rowid]).map_err(|e| store_error(&e))?;
         if let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
             let payload = Reader::new(&Written(cells), self.words).blob()?;
             world.executions.complement(key, |row| row.payload = payload);

@@ -90,9 +90,7 @@ impl Default for Statements {
                 "SELECT {ATTEMPT} FROM ff_attempt \
                  WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"
             ),
-            payload: "SELECT payload, payload_apart FROM ff_exec_core \
-                      WHERE partition_key = 0 AND execution_id = ?1"
-                .to_owned(),
+            payload: "SELECT payload, payload_apart FROM ff_exec_core WHERE rowid = ?1".to_owned(),
             flow: format!(
                 "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1"
             ),

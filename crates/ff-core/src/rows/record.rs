@@ -37,7 +37,7 @@ pub struct Column {
 
 /// An order in which rows are read, other than that of their keys. Its columns tell every row from
 /// every other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub struct Order {
     /// The index that has it, in stores that speak SQL.
     pub index: &'static str,
@@ -69,32 +69,42 @@ impl Spec {
     }
 }
 
-// A table is known by its name.
-impl PartialEq for Spec {
-    fn eq(&self, other: &Self) -> bool {
-        self.table == other.table
-    }
+/// What has a name is compared by it, and by nothing else.
+macro_rules! known_by {
+    ($name:ident of $what:ty) => {
+        impl PartialEq for $what {
+            fn eq(&self, other: &Self) -> bool {
+                std::ptr::eq(self.$name, other.$name) || self.$name == other.$name
+            }
+        }
+
+        impl Eq for $what {}
+
+        impl PartialOrd for $what {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $what {
+            fn cmp(&self, other: &Self) -> Ordering {
+                match std::ptr::eq(self.$name, other.$name) {
+                    true => Ordering::Equal,
+                    false => self.$name.cmp(other.$name),
+                }
+            }
+        }
+
+        impl Hash for $what {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.$name.hash(state);
+            }
+        }
+    };
 }
 
-impl Eq for Spec {}
-
-impl PartialOrd for Spec {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Spec {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.table.cmp(other.table)
-    }
-}
-
-impl Hash for Spec {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.table.hash(state);
-    }
-}
+known_by!(table of Spec);
+known_by!(index of Order);
 
 /// One column of one row. Values of one column are compared as every store compares them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -74,11 +74,11 @@ pub struct World {
     /// For each scan of members the last one, if it stopped at its limit.
     pub members: HashMap<MemberScan, Option<Uuid>>,
     /// The answer to each scan.
-    pub scans: HashMap<Scan, Scanned>,
+    pub scans: foldhash::HashMap<Scan, Scanned>,
     /// What each walk has come to.
     pub walks: HashMap<Uuid, Walked>,
     /// The answer to each claim scan, best first.
-    pub claimable: HashMap<ClaimScan, Claimable>,
+    pub claimable: foldhash::HashMap<ClaimScan, Claimable>,
     pub due_timers: Vec<TimerRow>,
     pub unannounced: Vec<ExecutionKey>,
     pub retired_events: Vec<EventRow>,
