@@ -89,6 +89,43 @@ pub async fn late_edges(f: &Fixture) {
     assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
 }
 
+pub async fn extend_with_what_is_skipped_at_once(f: &Fixture) {
+    let flow = plant(f, graph("failed runner")).await;
+    let claimed = claim_all(f).await;
+    let handle = |name: &str| {
+        let found = claimed.iter().find(|one| one.execution_id == *flow.node(name));
+        found.expect("it was handed out").handle.clone()
+    };
+    f.backend.fail(&handle("failed"), failure(FailureClass::Fatal)).await.unwrap();
+    let runner = handle("runner");
+    let ids = extend(f, &runner, "never kept", "failed>never").await;
+    let flow = grown(flow, "never kept", ids);
+    use PublicState::{Skipped, Waiting};
+    assert_eq!(states(f, &flow, "never kept").await, [Skipped, Waiting]);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Running, "others have not ended");
+    assert_eq!(complete_all(f).await, 1, "what was added is handed out");
+    f.backend.complete(&runner, None).await.unwrap();
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
+}
+
+pub async fn nobody_waits_for_itself(f: &Fixture) {
+    let flow = plant(f, graph("a")).await;
+    let a = take(f, &flow, "a").await;
+    let ids = extend(f, &a, "x", "").await;
+    let flow = grown(flow, "x", ids);
+    let waits = f.backend.wait_children(&a).await.unwrap();
+    assert_eq!(waits, WaitChildrenResult::Waiting { open: 1 });
+    let x = take(f, &flow, "x").await;
+    let ids = extend(f, &x, "y", "a>y").await;
+    let flow = grown(flow, "y", ids);
+    let waits = f.backend.wait_children(&x).await.unwrap();
+    assert_eq!(waits, WaitChildrenResult::Ended, "y waits for a, which waits for x");
+    f.backend.complete(&x, None).await.unwrap();
+    assert_eq!(complete_all(f).await, 1, "a goes on");
+    assert_eq!(complete_all(f).await, 1, "and then y");
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Completed);
+}
+
 pub async fn extend_refusals(f: &Fixture) {
     let flow = plant(f, graph("a b>c>d started lone")).await;
     let other = plant(f, graph("foreign")).await;

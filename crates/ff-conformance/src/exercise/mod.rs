@@ -149,8 +149,9 @@ fn of_flows() -> Vec<Exercise> {
             parents_results, namespaces,
         }
         flow_grow {
-            extend_with_nodes, late_edges, extend_refusals, waits_for_children, replay_one,
-            replay_skipped, replay_from, fork,
+            extend_with_nodes, extend_with_what_is_skipped_at_once, late_edges, extend_refusals,
+            waits_for_children, nobody_waits_for_itself, replay_one, replay_skipped, replay_from,
+            fork,
         }
         flow_retention {
             with_their_members with retention::by_age_config,

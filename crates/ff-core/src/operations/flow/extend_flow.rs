@@ -255,11 +255,13 @@ impl ExtendFlow {
         graph
     }
 
-    /// Which of the new nodes the holder can wait for: those that do not wait for it.
+    /// Which of the new nodes the holder can wait for: those that do not wait for it, be it by way of
+    /// somebody who waits for the holder's end.
     fn awaited(&self, world: &World) -> Vec<bool> {
         let mut graph = self.graph(world);
         let own = graph.place(self.handle.key().id, None);
-        let reached = graph::reach(graph.names.len(), &graph.edges, own);
+        let ways: Vec<_> = graph.edges.iter().chain(&graph.awaits).copied().collect();
+        let reached = graph::reach(graph.names.len(), &ways, own);
         (0..self.nodes.len()).map(|at| !reached[at]).collect()
     }
 
@@ -277,9 +279,7 @@ impl ExtendFlow {
             change.insert(&self.edge_row(world, edge));
         }
         let awaited = self.write_awaits(world, change);
-        for group in groups.values() {
-            self.write_group(world, change, group);
-        }
+        // Before its nodes are told anything: one that is skipped at once must not be the last.
         let mut after = latest_flow(world, change, flow.key).unwrap_or_else(|| flow.clone());
         after.nodes += self.nodes.len() as u64;
         after.edges += self.edges.len() as u64;
@@ -294,6 +294,9 @@ impl ExtendFlow {
         let event = flow_event(flow, EventType::FlowExtended, world.now).details(&details);
         change.events.push(event);
         put_flow(change, after);
+        for group in groups.values() {
+            self.write_group(world, change, group);
+        }
         Ok(())
     }
 

@@ -45,8 +45,8 @@ impl Operation for SleepStep {
     fn decide(&self, world: &World) -> Result<(SleepOutcome, Change), EngineError> {
         let mut change = Change::default();
         let known = world.record::<StepRow>(&self.key());
-        let asleep = known.as_ref().is_some_and(|step| step.due_at.is_some());
-        if asleep && let Some(until) = already_put_down(world, &self.handle) {
+        let asleep = known.as_ref().and_then(|step| step.due_at);
+        if let Some(until) = asleep.filter(|_| already_put_down(world, &self.handle).is_some()) {
             return Ok((SleepOutcome::PutDown { until }, change));
         }
         let held = fence::held(world, &self.handle)?;
