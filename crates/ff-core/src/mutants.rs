@@ -28,10 +28,14 @@ pub enum Mutant {
     GroupFiredTwice,
     /// Of several times that have come due, a schedule forgets all but the last.
     DueTimeLost,
+    /// A bulk operation that was held up takes up again where it had begun to look.
+    BulkTwice,
+    /// A step that is recorded again takes the later result.
+    StepTwice,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
@@ -43,6 +47,8 @@ impl Mutant {
         Self::CascadeLost,
         Self::GroupFiredTwice,
         Self::DueTimeLost,
+        Self::BulkTwice,
+        Self::StepTwice,
     ];
 }
 

@@ -85,6 +85,7 @@ impl Simulation {
         if self.rng.u32(0..5) == 0 {
             policy.timeout_policy.attempt_timeout_ms = Some(self.rng.u64(300..3_000));
         }
+        policy.stream_policy.max_frames = self.rng.u64(1..8);
         if self.rng.u32(0..3) == 0 {
             policy.routing_requirements.required_capabilities.insert("gpu".into());
         }
@@ -161,6 +162,7 @@ impl Simulation {
                 Verb::CancelFlow(flow.unwrap_or(FlowKey { partition: 0, id: key.id }), policy)
             }
             10 => self.draw_meddling(key),
+            11 if self.rng.bool() => self.draw_bulk(),
             _ => Verb::Read(key),
         };
         let op = self.history.invoke(Actor::Operator, verb);

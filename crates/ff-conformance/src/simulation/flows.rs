@@ -23,7 +23,7 @@ use super::message::{Answer, NAMESPACE, Verb, Waiting, job};
 pub(super) struct FlowPlan {
     pub key: FlowKey,
     pub members: Vec<ExecutionKey>,
-    /// By places; always from a smaller place to a larger one.
+    /// By places.
     pub edges: Vec<(usize, usize)>,
     pub policies: Vec<EdgePolicy>,
     args: SubmitFlowArgs,
@@ -121,7 +121,7 @@ impl Simulation {
         }
     }
 
-    fn draw_member(&mut self, key: ExecutionKey, flow: usize, at: usize) -> Submission {
+    pub(super) fn draw_member(&mut self, key: ExecutionKey, flow: usize, at: usize) -> Submission {
         let lane = if self.rng.bool() { "red" } else { "blue" };
         let mut policy = ff_core::policy::ExecutionPolicy::default();
         policy.retry_policy.max_retries = self.rng.u32(0..2);

@@ -6,6 +6,7 @@ use ff_core::contracts::Submission;
 use ff_core::policy::ExecutionPolicy;
 use ff_core::types::ExecutionKey;
 
+use super::extensions::Extension;
 use super::flows::FlowPlan;
 use super::message::{Answer, Verb};
 
@@ -48,6 +49,7 @@ impl Plan {
 pub(super) struct History {
     pub plans: BTreeMap<ExecutionKey, Plan>,
     pub flows: Vec<FlowPlan>,
+    pub extensions: Vec<Extension>,
     pub ops: Vec<Op>,
 }
 

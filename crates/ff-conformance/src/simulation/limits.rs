@@ -162,6 +162,7 @@ impl Simulation {
     /// At the end: no stretch of time saw more claims than its window allows, and no report
     /// counted twice.
     pub(super) fn check_rates(&self, tables: &Tables) -> Checked {
+        check_nothing_is_held(tables)?;
         for op in &self.history.ops {
             let counted = op.committed.iter().filter(|(answer, _)| matches!(answer, Answer::Done));
             if matches!(op.verb, Verb::Report { .. }) && counted.count() > 1 {
@@ -186,6 +187,28 @@ impl Simulation {
             }
         }
         Ok(())
+    }
+}
+
+/// Once everything has ended, no permit is taken and nothing is reserved.
+fn check_nothing_is_held(tables: &Tables) -> Checked {
+    for state in records::<LimitStateRow>(tables) {
+        let held = match &state.standing.0 {
+            Standing::Budget(account) => account.reserved(DIMENSION),
+            Standing::Quota(permits) => permits.in_use,
+        };
+        if held > 0 {
+            let what = format!("everything has ended and {held} are held of {state:?}");
+            return Err(broken("I41 nothing leaks", None, what));
+        }
+    }
+    let holds = |row: &&LimitUsageRow| row.share.0.reserved.values().any(|amount| *amount > 0);
+    match records::<LimitUsageRow>(tables).iter().find(holds) {
+        Some(row) => {
+            let what = format!("everything has ended and this is reserved: {row:?}");
+            Err(broken("I41 nothing leaks", row.key.execution, what))
+        }
+        None => Ok(()),
     }
 }
 

@@ -8,7 +8,8 @@ use ff_core::backend::{CancelFlowPolicy, CapabilitySet, Handle};
 use ff_core::contracts::{
     CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, CreateWaitpointArgs,
     DeliverSignalArgs, FailureClass, RenewOutcome, ReplayExecutionArgs, ReportUsageArgs,
-    RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, SubmitOutcome, SuspendArgs, UsageOutcome,
+    RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, StartBulkArgs, SubmitOutcome, SuspendArgs,
+    UsageOutcome,
 };
 use ff_core::engine::prepare_submission;
 use ff_core::limits::Limits;
@@ -17,6 +18,7 @@ use ff_core::operations::execution::{
     CancelExecution, CancelHeld, ChangePriority, Claim, Claimed, Complete, CreateExecution, Delay,
     Fail, Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
 };
+use ff_core::operations::flow::WaitChildren;
 use ff_core::operations::limit::ReportUsage;
 use ff_core::operations::suspension::RotateWaitpointSecret;
 use ff_core::operations::timer::Sweep;
@@ -30,10 +32,9 @@ use ff_core::types::{
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::flows;
 use super::history::{History, Plan};
 use super::limits::{BUDGET, DIMENSION};
-use super::waits;
+use super::{bulk, extensions, flows, waits, work};
 
 /// The namespace of everything in a run.
 pub(super) const NAMESPACE: &str = "sim";
@@ -83,6 +84,14 @@ pub(super) enum Verb {
     Suspend(Handle, Box<SuspendArgs>),
     Signal(Box<DeliverSignalArgs>),
     Resume(ExecutionKey),
+    Record(Handle, &'static str, Arc<[u8]>),
+    Sleep(Handle, Duration),
+    Append(Handle, Uuid),
+    /// By its number.
+    Extend(Handle, usize),
+    WaitChildren(Handle),
+    StartBulk(Box<StartBulkArgs>),
+    CancelBulk(Uuid),
     /// To one of the known keys, with so much grace for the one before.
     Rotate(usize, u64),
     Sweep,
@@ -118,6 +127,22 @@ pub(super) enum Answer {
     /// The lease stands, because these signals had come before.
     AtOnce(Vec<SignalId>),
     Signalled(SignalId),
+    /// This result stands, and the lease until then.
+    Recorded {
+        result: Arc<[u8]>,
+        until: TimestampMs,
+    },
+    /// When the sleep is over, and until when the lease stands if it is.
+    Slept {
+        due_at: TimestampMs,
+        until: Option<TimestampMs>,
+    },
+    /// The number of the frame, and until when the lease stands.
+    Appended {
+        sequence: u64,
+        until: TimestampMs,
+    },
+    Bulk(Uuid),
     Done,
     /// Accepted, and there was nothing to do.
     Unneeded,
@@ -203,8 +228,22 @@ impl Verb {
             }
             Self::Signal(args) => job(waits::deliver(*args), waits::signalled),
             Self::Resume(key) => job(waits::resume(key), done),
+            Self::Record(handle, name, result) => {
+                let own = result.clone();
+                job(work::record(handle, name, result), work::recorded(own))
+            }
+            Self::Sleep(handle, duration) => job(work::sleep(handle, duration), work::slept),
+            Self::Append(handle, id) => job(work::append(handle, id), work::appended),
+            Self::Extend(handle, number) => {
+                job(history.extensions[number].operation(&handle), extensions::extended)
+            }
+            Self::WaitChildren(handle) => job(WaitChildren { handle }, extensions::waits),
+            Self::StartBulk(args) => {
+                job(bulk::start(*args, Uuid::from_u128(rng.u128(..))), bulk::started)
+            }
+            Self::CancelBulk(id) => job(bulk::cancel(id), done),
             Self::Rotate(kid, grace_ms) => job(waits::rotate(kid, grace_ms), done),
-            Self::Sweep => job(Sweep { limit: 50, entropy }, done),
+            Self::Sweep => job(Sweep { limit: 50, bulk_chunk: 4, entropy }, done),
             Self::Read(_) => return None,
         })
     }

@@ -7,9 +7,11 @@
 //! a wrong clock of its own. Nothing in a run depends on real time, threads or hash order, so a
 //! seed that fails once fails always.
 
+mod bulk;
 mod bus;
 mod checker;
 mod client;
+mod extensions;
 mod flows;
 mod history;
 mod limits;
@@ -17,6 +19,7 @@ mod message;
 mod schedules;
 mod server;
 mod waits;
+mod work;
 mod worker;
 
 use std::collections::BTreeSet;
@@ -26,7 +29,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use ff_core::contracts::EventType;
 use ff_core::engine::clock::ManualClock;
-use ff_core::rows::{AnyKey, CascadeRow, Record};
+use ff_core::rows::{AnyKey, CascadeRow, FrameRow, Record, StepRow};
 use ff_core::store::memory::{MemoryStore, Tables};
 use ff_core::types::ExecutionKey;
 
@@ -104,6 +107,12 @@ pub struct Report {
     pub resumptions: u64,
     /// Runs that a schedule has started.
     pub scheduled: u64,
+    pub extensions: u64,
+    /// Members that waited for what they had added.
+    pub waits_for_children: u64,
+    pub bulks: u64,
+    pub steps_recorded: u64,
+    pub frames: u64,
     /// Equal for equal logs.
     pub digest: u64,
 }
@@ -139,10 +148,17 @@ impl Report {
         self.signals += other.signals;
         self.resumptions += other.resumptions;
         self.scheduled += other.scheduled;
+        self.extensions += other.extensions;
+        self.waits_for_children += other.waits_for_children;
+        self.bulks += other.bulks;
+        self.steps_recorded += other.steps_recorded;
+        self.frames += other.frames;
         self.digest ^= other.digest;
     }
 
     fn count_events(&mut self, tables: &Tables) {
+        self.steps_recorded = limits::records::<StepRow>(tables).len() as u64;
+        self.frames = limits::records::<FrameRow>(tables).len() as u64;
         for event in tables.events.values() {
             self.events += 1;
             match event.event_type {
@@ -157,6 +173,9 @@ impl Report {
                 EventType::Suspended => self.suspensions += 1,
                 EventType::SignalDelivered => self.signals += 1,
                 EventType::Resumed => self.resumptions += 1,
+                EventType::FlowExtended => self.extensions += 1,
+                EventType::WaitingChildren => self.waits_for_children += 1,
+                EventType::BulkStarted => self.bulks += 1,
                 _ => {}
             }
             let facts = [event.seq, event.version, event.lease_epoch, event.at.0.cast_unsigned()];

@@ -87,7 +87,7 @@ const SWEEP_EVERY_MS: u64 = 150;
 impl Simulation {
     /// A request arrives. A server that is down hears nothing.
     pub(super) fn receive(&mut self, node: usize, op: usize) {
-        if !self.nodes[node].is_up {
+        if !self.nodes[node].is_up || self.is_passed(op) {
             return;
         }
         if self.nodes[node].queue.is_empty() {
@@ -95,6 +95,13 @@ impl Simulation {
             self.bus.after(delay, Event::Batch(node));
         }
         self.nodes[node].queue.push(op);
+    }
+
+    /// A stream remembers its last append only. Whoever says something repeats it before saying the
+    /// next thing, over a connection that keeps the order.
+    fn is_passed(&self, op: usize) -> bool {
+        let op = &self.history.ops[op];
+        op.closed && matches!(op.verb, Verb::Append(..))
     }
 
     pub(super) fn request_sweep(&mut self, node: usize) {
@@ -177,6 +184,10 @@ impl Simulation {
         for (op, answer) in answers {
             self.history.ops[*op].committed.push((answer.clone(), head));
             swept |= matches!(self.history.ops[*op].verb, Verb::Sweep);
+            if let (Verb::Extend(_, number), true) = (&self.history.ops[*op].verb, answer.is_ok()) {
+                let number = *number;
+                self.history.grow(number);
+            }
         }
         if !swept {
             return Ok(());

@@ -106,7 +106,7 @@ impl Simulation {
         Verb::Suspend(handle, Box::new(args))
     }
 
-    fn draw_id(&mut self) -> Uuid {
+    pub(super) fn draw_id(&mut self) -> Uuid {
         Uuid::from_u128(self.rng.u128(..))
     }
 

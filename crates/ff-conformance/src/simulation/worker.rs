@@ -35,6 +35,8 @@ struct Task {
     /// How it will end, and the operation that says so once it has been sent.
     end: Verb,
     ending: Option<usize>,
+    /// What it is recording or saying.
+    doing: Option<usize>,
 }
 
 const MAX_TASKS: usize = 3;
@@ -106,6 +108,7 @@ impl Simulation {
             self.claim_more(index);
             self.renew(index);
             self.report_usage(index);
+            self.do_something(index);
             self.end_tasks(index);
         }
     }
@@ -168,6 +171,23 @@ impl Simulation {
         self.send(op);
     }
 
+    /// Work in hand goes on: one of its steps is recorded, or it says something.
+    fn do_something(&mut self, index: usize) {
+        let tasks = &self.workers[index].tasks;
+        if tasks.is_empty() || self.rng.u32(0..3) > 0 {
+            return;
+        }
+        let at = self.rng.usize(0..tasks.len());
+        let task = &tasks[at];
+        if task.doing.is_some() || task.ending.is_some() {
+            return;
+        }
+        let verb = self.draw_doing(task.handle.clone());
+        let op = self.history.invoke(self.workers[index].actor(), verb);
+        self.workers[index].tasks[at].doing = Some(op);
+        self.send(op);
+    }
+
     fn end_tasks(&mut self, index: usize) {
         let now = self.bus.now;
         let mut started = Vec::new();
@@ -214,6 +234,16 @@ impl Simulation {
                     None => self.worker_gives_up(op),
                 }
             }
+            (Answer::Done, Verb::Extend(handle, _)) => {
+                let next = Verb::WaitChildren(handle.clone());
+                self.go_on(index, op, &next);
+            }
+            (Answer::Slept { until: Some(_), .. }, Verb::Sleep(handle, _))
+            | (Answer::Unneeded, Verb::WaitChildren(handle)) => {
+                let result = b"it has waited".as_slice().into();
+                let next = Verb::Complete { handle: handle.clone(), result };
+                self.go_on(index, op, &next);
+            }
             _ => {
                 let late = ["stale_lease", "lease_expired", "execution_not_active"];
                 if matches!(answer, Answer::Refused(code) if late.contains(code)) {
@@ -232,6 +262,9 @@ impl Simulation {
         let worker = &mut self.workers[index];
         worker.claim = worker.claim.filter(|claim| *claim != op);
         worker.tasks.retain(|task| task.ending != Some(op));
+        for task in worker.tasks.iter_mut().filter(|task| task.doing == Some(op)) {
+            task.doing = None;
+        }
     }
 
     /// The work is not done with: this is what will be done with it next.
@@ -247,7 +280,12 @@ impl Simulation {
     fn begin(&mut self, index: usize, handle: Handle) {
         let held = handle.clone();
         let outcome = if self.faulty { self.rng.u32(0..100) } else { 0 };
+        let extension = match outcome {
+            40..58 => self.draw_extension(&handle),
+            _ => None,
+        };
         let end = match outcome {
+            _ if extension.is_some() => extension.unwrap_or(Verb::GiveUp(handle)),
             0..58 => {
                 let result = format!("result {}", self.rng.u64(..)).into_bytes().into();
                 Verb::Complete { handle, result }
@@ -258,12 +296,13 @@ impl Simulation {
                 let delay = Duration::from_millis(self.rng.u64(0..1_500));
                 Verb::Delay { handle, delay }
             }
-            80..98 => self.draw_wait(handle),
+            80..84 => self.draw_sleep(handle),
+            84..98 => self.draw_wait(handle),
             _ => Verb::GiveUp(handle),
         };
         let now = self.bus.now;
         let done_at = now + self.rng.u64(10..1_800);
-        let task = Task { handle: held, done_at, renewed_at: now, end, ending: None };
+        let task = Task { handle: held, done_at, renewed_at: now, end, ending: None, doing: None };
         self.workers[index].tasks.push(task);
     }
 }

@@ -13,12 +13,14 @@ pub use prepare::suspension::prepare_deliver_signal;
 pub(crate) use prepare::{check_amounts, check_budget, check_quota, check_report, limit_namespace};
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};
 pub(crate) use prepare::{
-    check_step_name, check_step_result, edge_row, node_id, prepare_append, prepare_extend_flow,
-    prepare_register, worker_key, worker_namespace,
+    check_step_name, check_step_result, edge_row, node_id, prepare_append, prepare_register,
+    worker_key, worker_namespace,
 };
 pub(crate) use prepare::{check_timing, prepare_put_schedule, schedule_key};
 pub(crate) use prepare::{prepare_bulk, prepare_filter};
-pub use prepare::{prepare_create, prepare_submission, prepare_submit, prepare_submit_flow};
+pub use prepare::{
+    prepare_create, prepare_extend_flow, prepare_submission, prepare_submit, prepare_submit_flow,
+};
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;
@@ -66,6 +68,7 @@ pub struct Engine {
 pub type Queue = mpsc::Receiver<Job>;
 
 const SWEEP_TIMERS: usize = 200;
+const BULK_CHUNK: usize = 100;
 const ANNOUNCE: usize = 500;
 /// How often a claim looks for work that others have in hand before it counts as none.
 const LOOKS: u32 = 10;
@@ -258,7 +261,8 @@ impl Engine {
         let mut total = 0;
         loop {
             let entropy = fastrand::u64(..);
-            let swept = self.run(None, Sweep { limit: SWEEP_TIMERS, entropy }).await?;
+            let sweep = Sweep { limit: SWEEP_TIMERS, bulk_chunk: BULK_CHUNK, entropy };
+            let swept = self.run(None, sweep).await?;
             total += swept;
             // One sweep moves an execution once; what else is due for it is for the next one.
             if swept == 0 {

@@ -39,6 +39,12 @@ pub(super) fn check(evidence: &Evidence) -> Checked {
             (Verb::Suspend(handle, _), Answer::Waitpoints(_)) => {
                 check_written(evidence, handle, &[EventType::Suspended])?;
             }
+            (Verb::Sleep(handle, _), Answer::Slept { until: None, .. }) => {
+                check_written(evidence, handle, &[EventType::Delayed])?;
+            }
+            (Verb::WaitChildren(handle), Answer::Done) => {
+                check_written(evidence, handle, &[EventType::WaitingChildren])?;
+            }
             (Verb::GiveUp(handle), Answer::Done) => {
                 check_written(evidence, handle, &[EventType::Cancelled])?;
             }

@@ -96,7 +96,7 @@ fn check_group(evidence: &Evidence, plan: &FlowPlan, child: usize) -> Checked {
     let log = events(evidence, key);
     let times = |kind| log.iter().filter(|event| event.event_type == kind).count();
     let decided = times(EventType::Unblocked) + times(EventType::Skipped);
-    if decided > 1 + times(EventType::Replayed) {
+    if decided > 1 + times(EventType::Replayed) + times(EventType::WaitingChildren) {
         return Err(broken("I21, I22 a group decides once", key, format!("{decided} times")));
     }
     let own = evidence.tables.executions[&key].public_state;

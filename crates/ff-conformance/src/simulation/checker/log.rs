@@ -57,7 +57,10 @@ impl<'a> Walk<'a> {
         match event.event_type {
             EventType::Submitted => self.submitted(event),
             EventType::Claimed => self.claimed(event)?,
-            EventType::Completed | EventType::Delayed | EventType::Suspended => {
+            EventType::Completed
+            | EventType::Delayed
+            | EventType::Suspended
+            | EventType::WaitingChildren => {
                 self.written_by_holder(event)?;
             }
             EventType::Failed if reason(event) == "max_reclaims_exceeded" => {
@@ -97,7 +100,8 @@ impl<'a> Walk<'a> {
     /// What holds for every transition.
     fn check_step(&mut self, event: &EventRow) -> Checked {
         let finished = self.state.is_some_and(PublicState::is_finished);
-        if finished && event.event_type != EventType::Replayed {
+        let after_the_end = [EventType::Replayed, EventType::TagsChanged];
+        if finished && !after_the_end.contains(&event.event_type) {
             let invariant = match self.state {
                 Some(PublicState::Cancelled) => "I16 nothing follows a cancellation",
                 _ => "I12 an end is final",
@@ -143,7 +147,7 @@ impl<'a> Walk<'a> {
         }
         // The expiry that goes beyond the bound must be the one that ends the execution.
         let bound = limits.timeout_policy.max_reclaim_count;
-        if self.reclaims > bound + u32::from(event.event_type == EventType::Failed) {
+        if self.reclaims > bound + u32::from(event.to == Some(PublicState::Failed)) {
             return Err(self.broken("I14 reclaims are bounded", event, "one reclaim too many"));
         }
         Ok(())
@@ -300,6 +304,11 @@ fn is_legal(event: &EventRow) -> bool {
             (from == Active || from_wait) && to == Failed
         }
         EventType::Suspended => (from, to) == (Active, Suspended),
+        EventType::WaitingChildren => (from, to) == (Active, WaitingChildren),
+        EventType::Blocked => {
+            matches!(from, Waiting | Delayed | RateLimited) && to == WaitingChildren
+        }
+        EventType::TagsChanged => from == to,
         EventType::WaitpointCreated => (from, to) == (Active, Active),
         EventType::SignalDelivered => open && from == to,
         EventType::Resumed => from == Suspended && matches!(to, Waiting | Delayed),

@@ -4,10 +4,12 @@
 //! checks are sorts and linear walks; no search for an order of events is needed.
 
 mod answers;
+mod bulk;
 mod flows;
 mod log;
 mod tables;
 mod waits;
+mod work;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -48,6 +50,8 @@ pub(super) fn check(history: &History, tables: &Tables) -> Checked {
     }
     answers::check(&evidence)?;
     waits::check(&evidence)?;
+    work::check(&evidence)?;
+    bulk::check(&evidence)?;
     tables::check(&evidence)?;
     flows::check(&evidence)
 }
@@ -65,6 +69,12 @@ fn leases(history: &History) -> BTreeMap<(ExecutionKey, u64), TimestampMs> {
                     note(lease.handle.key(), lease.handle.lease_epoch().0, lease.expires_at);
                 }
             }
+            (
+                Answer::Recorded { until, .. }
+                | Answer::Appended { until, .. }
+                | Answer::Slept { until: Some(until), .. },
+                Verb::Record(handle, ..) | Verb::Append(handle, _) | Verb::Sleep(handle, _),
+            ) => note(handle.key(), handle.lease_epoch().0, *until),
             (Answer::Renewed(outcomes), Verb::Renew(handles)) => {
                 for (handle, until) in handles.iter().zip(outcomes) {
                     if let Some(until) = until {

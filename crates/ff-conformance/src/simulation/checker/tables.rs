@@ -17,8 +17,9 @@ pub(super) fn check(evidence: &Evidence) -> Checked {
             return Err(broken("I32 events are about rows", *key, "an event without its row"));
         }
     }
-    // A key of a quota is kept for a while after its last use.
-    let left = |kind| !matches!(kind, TimerKind::Idempotency | TimerKind::Limit);
+    // A key of a quota is kept for a while after its last use, and so is a bulk operation.
+    let kept = [TimerKind::Idempotency, TimerKind::Limit, TimerKind::Bulk];
+    let left = |kind| !kept.contains(&kind);
     match evidence.tables.timers.values().find(|timer| left(timer.key.kind)) {
         Some(timer) => {
             let about: Option<ExecutionKey> = timer.members.first().map(|member| member.execution);

@@ -123,13 +123,26 @@ fn check_answers(evidence: &Evidence) -> Checked {
             Answer::AtOnce(ids) => ids,
             _ => continue,
         };
-        let recorded = |id: &SignalId| delivered(evidence, &id.to_string()).count() == 1;
+        let recorded = |id: &SignalId| {
+            let id = id.to_string();
+            delivered(evidence, &id).count() == 1 || timed_out(evidence, &id)
+        };
         if !ids.iter().all(recorded) {
             let what = format!("{:?} was told of {ids:?}", op.verb);
             return Err(broken("I28 an accepted signal is recorded", None, what));
         }
     }
     Ok(())
+}
+
+/// The signal that stands for a time-out has the suspension's name, and the log tells of it there.
+fn timed_out(evidence: &Evidence, id: &str) -> bool {
+    let id = format!("\"suspension_id\":\"{id}\"");
+    evidence.tables.events.values().any(|event| {
+        let details = event.details.as_deref().unwrap_or_default();
+        let resumed = event.event_type == EventType::Resumed && details.contains("auto_resumed");
+        resumed && details.contains(&id)
+    })
 }
 
 fn delivered<'e>(evidence: &'e Evidence, id: &str) -> impl Iterator<Item = &'e EventRow> {

@@ -9,8 +9,8 @@ mod stream;
 pub(crate) mod suspension;
 mod worker;
 
-pub use flow::prepare_submit_flow;
-pub(crate) use flow::{edge_row, node_id, prepare_extend_flow};
+pub(crate) use flow::{edge_row, node_id};
+pub use flow::{prepare_extend_flow, prepare_submit_flow};
 pub(crate) use limit::{
     check_amounts, check_budget, check_quota, check_report, namespace as limit_namespace,
 };

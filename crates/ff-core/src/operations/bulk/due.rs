@@ -3,6 +3,7 @@
 use super::{KEPT_MS, action, counts, event, reach};
 use crate::contracts::{BulkState, EventType};
 use crate::limits;
+use crate::mutants::{self, Mutant};
 use crate::operations::timer::Sweeping;
 use crate::rows::{
     BulkFailureKey, BulkFailureRow, BulkKey, BulkRow, ExecutionRow, TimerRow, Word, values,
@@ -10,11 +11,10 @@ use crate::rows::{
 use crate::store::{Change, ListQuery, Needs, Scan, Walk, World};
 use crate::types::{ExecutionKey, TimestampMs};
 
-/// So many executions are changed in one transaction, and so many looked at.
-const CHUNK: usize = 100;
+/// So many executions are looked at in one transaction.
 const STEPS: usize = 2_000;
 
-pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
+pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow, chunk: usize) {
     let key = BulkKey { id: timer.key.subject };
     needs.record::<BulkRow>(&key);
     let Some(row) = world.record::<BulkRow>(&key) else { return };
@@ -25,7 +25,7 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
         return;
     }
     let after = row.looked_at.zip(row.looked_id);
-    let filter = ListQuery { after, limit: CHUNK, ..reach(&row) };
+    let filter = ListQuery { after, limit: chunk, ..reach(&row) };
     needs.walks.insert(row.key.id, Walk { filter, steps: STEPS });
     let Some(walked) = world.walks.get(&row.key.id) else { return };
     for (_, key) in &walked.keys {
@@ -47,7 +47,8 @@ pub(crate) fn due(
         return forget(world, change, &row);
     }
     let Some(walked) = world.walks.get(&row.key.id) else { return Some(timer.key.due_at) };
-    let mut before = row.looked_at.zip(row.looked_id);
+    let begun = row.looked_at.zip(row.looked_id);
+    let mut before = begun;
     if before.is_some() && walked.last.is_some() && walked.last <= before {
         // A sweep before this one in the batch has gone this way already.
         return Some(timer.key.due_at);
@@ -58,7 +59,7 @@ pub(crate) fn due(
     for (at, key) in &walked.keys {
         // How this sweep has left it is seen by the next one.
         if sweeping.moved.contains(key) {
-            reached = before;
+            reached = if mutants::active(Mutant::BulkTwice) { begun } else { before };
             more = true;
             break;
         }

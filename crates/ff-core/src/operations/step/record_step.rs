@@ -6,6 +6,7 @@ use super::one_more;
 use crate::backend::Handle;
 use crate::contracts::RecordStepOutcome;
 use crate::engine_error::EngineError;
+use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
 use crate::operations::execution::fence;
 use crate::rows::{StepKey, StepRow};
@@ -46,7 +47,10 @@ impl Operation for RecordStep {
             }
             let sequence = known.sequence;
             let lease_expires_at = held.keep(&mut change, &self.handle, after, world.now);
-            let outcome = if known.result == self.result {
+            if mutants::active(Mutant::StepTwice) {
+                change.update(&StepRow { result: self.result.clone(), ..known.clone() });
+            }
+            let outcome = if known.result == self.result || mutants::active(Mutant::StepTwice) {
                 RecordStepOutcome::Recorded { sequence, lease_expires_at }
             } else {
                 RecordStepOutcome::Kept { sequence, result: known.result, lease_expires_at }

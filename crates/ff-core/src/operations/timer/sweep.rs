@@ -21,6 +21,8 @@ use crate::types::{ExecutionKey, TimestampMs};
 pub struct Sweep {
     /// At most this many timers in one transaction.
     pub limit: usize,
+    /// At most this many executions are changed by one bulk operation.
+    pub bulk_chunk: usize,
     pub entropy: u64,
 }
 
@@ -52,7 +54,7 @@ impl Operation for Sweep {
                 schedule::due::more(world, needs, timer);
             }
             if timer.key.kind == TimerKind::Bulk {
-                bulk::due::more(world, needs, timer);
+                bulk::due::more(world, needs, timer, self.bulk_chunk);
             }
         }
         let mut skipped = HashSet::new();
