@@ -85,6 +85,12 @@ fn counted(mark: &str, sweep: &FinalSweep, own: &[&str], report: &mut Report) {
         let (told, seen) = (sweep.changed, own.len());
         report.add(Kind::Gap, format!("sweep {mark} tells of {told} changes, there are {seen}"));
     }
+    // A mark is on nothing before its sweep comes, so there is nothing to pass over.
+    if !sweep.cancels && sweep.done != sweep.changed {
+        let (done, changed) = (sweep.done, sweep.changed);
+        let text = format!("sweep {mark} came to {done} and changed {changed} of them");
+        report.add(Kind::DoubleAccepted, text);
+    }
     if sweep.finished && sweep.done < sweep.matched {
         let (done, matched) = (sweep.done, sweep.matched);
         report.add(Kind::Lost, format!("sweep {mark} came to {done} of {matched}"));

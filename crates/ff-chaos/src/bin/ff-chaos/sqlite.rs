@@ -13,6 +13,9 @@ use tokio::runtime::Runtime;
 
 use crate::options::Options;
 
+/// Longer than a lease, and so long that schedules come due while nobody looks.
+const OUTAGE: Duration = Duration::from_millis(1_500);
+
 pub fn kill_and_judge(
     runtime: &Runtime,
     dir: &Path,
@@ -23,8 +26,7 @@ pub fn kill_and_judge(
     let args = ["child".into(), "--db".into(), db.clone().into(), "--log".into(), dir.into()];
     let mut process = ChildProcess::new(std::env::current_exe()?, args.into());
     let kills = options.or("kills", 100)?;
-    let target =
-        Target { name: "the process", victim: &mut process, kills, outage: Duration::ZERO };
+    let target = Target { name: "the process", victim: &mut process, kills, outage: OUTAGE };
     let kills = harness::kill_repeatedly(&mut [target], plan)?;
     runtime.block_on(async {
         let backend = open(&db).await?;

@@ -82,6 +82,9 @@ fn a_sweep_that_misses_something_or_comes_twice() {
     let mut miscounted = swept();
     sweep(&mut miscounted).changed = 2;
     reports(&miscounted, Kind::Gap, "tells of 2 changes, there are 1");
+    let mut again = swept();
+    sweep(&mut again).done = 2;
+    reports(&again, Kind::DoubleAccepted, "came to 2 and changed 1");
     let mut foreign = swept();
     foreign.executions.get_mut(ID).unwrap().lane = "beta".into();
     reports(&foreign, Kind::DoubleAccepted, "came to x, not its own");
