@@ -3,6 +3,7 @@
 mod batch;
 mod exercises;
 mod idle;
+mod left;
 mod model;
 mod transitions;
 mod waits;

@@ -1,6 +1,7 @@
 //! The shell around the pure core: it batches, waits, sweeps and serves subscriptions.
 
 mod batcher;
+mod claiming;
 pub mod clock;
 mod cursor;
 pub(crate) mod prepare;
@@ -8,6 +9,7 @@ mod subscription;
 mod sweeper;
 
 pub use batcher::{Pumping, Shared, pump, pump_shared};
+pub use claiming::Grants;
 pub use cursor::Cursor;
 pub use prepare::suspension::prepare_deliver_signal;
 pub(crate) use prepare::{check_amounts, check_budget, check_quota, check_report, limit_namespace};
@@ -24,19 +26,16 @@ pub use prepare::{
 pub use subscription::{StartAt, Subscription};
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
 
 use crate::engine_error::{EngineError, StoreError};
-use crate::limits::{self, Limits};
+use crate::limits::Limits;
 use crate::operations::Operation;
-use crate::operations::execution::{Claim, Claimed, Grant};
-use crate::operations::limit::gate::VIEW;
 use crate::operations::timer::{Announce, Retain, Retention, Sweep};
-use crate::store::{ClaimWaiter, Job, Query, Rows, Store};
+use crate::store::{Job, Query, Rows, Store};
 use crate::token::{Keyring, WaitpointSecrets};
 use crate::types::Namespace;
 
@@ -70,12 +69,6 @@ pub type Queue = mpsc::Receiver<Job>;
 const SWEEP_TIMERS: usize = 200;
 const BULK_CHUNK: usize = 100;
 const ANNOUNCE: usize = 500;
-/// How often a claim looks for work that others have in hand before it counts as none.
-const LOOKS: u32 = 10;
-/// The rest before the third look; it grows from look to look.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// And how soon it looks again if it may wait longer.
-const LOOK_SOON: Duration = Duration::from_secs(1);
 const RETAIN_EVENTS: usize = 500;
 
 impl Engine {
@@ -123,17 +116,12 @@ impl Engine {
         scope: Option<&Namespace>,
         operation: O,
     ) -> Result<O::Reply, EngineError> {
-        self.run_watched(scope, operation, None).await
+        let (reply, answer) = oneshot::channel();
+        self.enqueue(Job::new(operation, scope.cloned(), reply))?;
+        self.answered(answer.await)
     }
 
-    async fn run_watched<O: Operation>(
-        &self,
-        scope: Option<&Namespace>,
-        operation: O,
-        served: Option<Arc<AtomicBool>>,
-    ) -> Result<O::Reply, EngineError> {
-        let (reply, answer) = oneshot::channel();
-        let job = Job::watched(operation, scope.cloned(), reply, served);
+    fn enqueue(&self, job: Job) -> Result<(), EngineError> {
         self.queue.try_send(job).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => EngineError::ResourceExhausted {
                 pool: "writer",
@@ -141,9 +129,15 @@ impl Engine {
                 retry_after_ms: Some(50),
             },
             mpsc::error::TrySendError::Closed(_) => self.store_error(StoreError::Closed),
-        })?;
-        // A writer that dies with the job in hand may have committed it.
-        answer.await.unwrap_or_else(|_| {
+        })
+    }
+
+    /// A writer that dies with the job in hand may have committed it.
+    fn answered<T>(
+        &self,
+        answer: Result<Result<T, EngineError>, oneshot::error::RecvError>,
+    ) -> Result<T, EngineError> {
+        answer.unwrap_or_else(|_| {
             let detail = "the writer stopped before it answered".to_owned();
             Err(self.store_error(StoreError::Unknown(detail)))
         })
@@ -151,94 +145,6 @@ impl Engine {
 
     pub async fn query(&self, query: Query) -> Result<Rows, EngineError> {
         self.store.query(query).await.map_err(|error| self.store_error(error))
-    }
-
-    /// Claims, and waits for work if there is none yet.
-    pub async fn claim(
-        &self,
-        scope: Option<&Namespace>,
-        wait: Duration,
-        claim: impl Fn() -> Claim,
-    ) -> Result<Vec<Grant>, EngineError> {
-        let deadline = Instant::now() + wait.min(limits::HORIZON);
-        let mut looks = 0;
-        loop {
-            let operation = self.widened(claim());
-            let waiter = self.store.listen().wait_for_work(&operation.lanes);
-            let mut claimed = self.run_watched(scope, operation, Some(waiter.served())).await?;
-            if claimed.limited {
-                self.limited.store(true, Ordering::Relaxed);
-            }
-            // What others have in hand may come free, but not for ever.
-            looks += 1;
-            let passed = claimed.look_again && claimed.passed_over;
-            let look_again = passed || (claimed.look_again && looks < LOOKS);
-            let waits = Instant::now() < deadline && !wait.is_zero();
-            if claimed.grants.is_empty() && !look_again && waits {
-                looks = 0;
-                // What others had in hand comes free without a ring.
-                let patience = if claimed.look_again { LOOK_SOON } else { self.store.patience() };
-                let until = deadline.min(Instant::now() + with_jitter(patience));
-                match self.wait_for_offer(scope, &waiter, claim(), until).await? {
-                    Some(answered) => claimed = answered,
-                    None => continue,
-                }
-            }
-            if !claimed.grants.is_empty() {
-                waiter.satisfied();
-                return Ok(claimed.grants);
-            }
-            if passed {
-                looks = 0;
-            } else if look_again {
-                tokio::time::sleep(LOOK_AGAIN * (looks - 1)).await;
-            } else if !waits {
-                return Ok(claimed.grants);
-            }
-        }
-    }
-
-    /// Claims look further where limits are in use, because some of what they see must wait.
-    fn widened(&self, claim: Claim) -> Claim {
-        match self.limited.load(Ordering::Relaxed) {
-            true => Claim { view: claim.max + VIEW, ..claim },
-            false => claim,
-        }
-    }
-
-    /// Leaves a claim with the bells and waits until it is answered; `None` means that it is time
-    /// to ask again.
-    async fn wait_for_offer(
-        &self,
-        scope: Option<&Namespace>,
-        waiter: &ClaimWaiter,
-        claim: Claim,
-        until: Instant,
-    ) -> Result<Option<Claimed>, EngineError> {
-        let (reply, mut answer) = oneshot::channel();
-        waiter.offer(Job::new(claim, scope.cloned(), reply));
-        tokio::select! {
-            biased;
-            answered = &mut answer => return self.offered(answered).map(Some),
-            () = waiter.rung() => {}
-            // A ring may be lost, so a waiting claim also looks from time to time.
-            () = tokio::time::sleep_until(until) => {}
-        }
-        if waiter.take_back() {
-            return Ok(None);
-        }
-        // Somebody has it in hand: what it is given must not be lost.
-        self.offered(answer.await).map(Some)
-    }
-
-    fn offered(
-        &self,
-        answer: Result<Result<Claimed, EngineError>, oneshot::error::RecvError>,
-    ) -> Result<Claimed, EngineError> {
-        answer.unwrap_or_else(|_| {
-            let detail = "the writer stopped before it answered".to_owned();
-            Err(self.store_error(StoreError::Unknown(detail)))
-        })
     }
 
     /// Announces what the log has not told of, fires every timer that is due and forgets what is

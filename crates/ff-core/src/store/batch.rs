@@ -16,6 +16,9 @@ use crate::types::Namespace;
 /// Where an operation's answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
+/// What becomes of an answer that nobody is there to take.
+pub type Unheard<T> = Box<dyn FnOnce(T) + Send>;
+
 /// One waiting operation, whatever it is.
 pub struct Job(Box<dyn Work>);
 
@@ -40,6 +43,7 @@ struct Pending<O: Operation> {
     decided: Option<Result<O::Reply, EngineError>>,
     reply: Option<Reply<O::Reply>>,
     served: Option<Arc<AtomicBool>>,
+    unheard: Option<Unheard<O::Reply>>,
 }
 
 impl<O: Operation> Work for Pending<O> {
@@ -64,6 +68,8 @@ impl<O: Operation> Work for Pending<O> {
 
     fn decide(&mut self, world: &mut World) {
         if O::NEEDS_CALLER && self.reply.as_ref().is_none_or(Reply::is_closed) {
+            // What an earlier world had for it was not written.
+            self.decided = None;
             return;
         }
         world.restrict(self.scope.clone());
@@ -93,7 +99,10 @@ impl<O: Operation> Work for Pending<O> {
     fn answer(&mut self) {
         if let (Some(decided), Some(reply)) = (self.decided.take(), self.reply.take()) {
             // The caller may have gone; what it asked for has happened all the same.
-            let _ = reply.send(decided);
+            let unheard = reply.send(decided).err().and_then(Result::ok);
+            if let (Some(answer), Some(unheard)) = (unheard, self.unheard.take()) {
+                unheard(answer);
+            }
         }
     }
 
@@ -110,18 +119,30 @@ impl Job {
         scope: Option<Namespace>,
         reply: Reply<O::Reply>,
     ) -> Self {
-        Self::watched(operation, scope, reply, None)
+        Self::with(operation, scope, reply, None, None)
     }
 
-    /// A job that says as soon as it is decided whether it was given what it wants.
+    /// A job that says as soon as it is decided whether it was given what it wants, and has a use
+    /// for an answer that comes too late.
     pub fn watched<O: Operation>(
         operation: O,
         scope: Option<Namespace>,
         reply: Reply<O::Reply>,
         served: Option<Arc<AtomicBool>>,
+        unheard: Unheard<O::Reply>,
+    ) -> Self {
+        Self::with(operation, scope, reply, served, Some(unheard))
+    }
+
+    fn with<O: Operation>(
+        operation: O,
+        scope: Option<Namespace>,
+        reply: Reply<O::Reply>,
+        served: Option<Arc<AtomicBool>>,
+        unheard: Option<Unheard<O::Reply>>,
     ) -> Self {
         let reply = Some(reply);
-        Self(Box::new(Pending { operation, scope, decided: None, reply, served }))
+        Self(Box::new(Pending { operation, scope, decided: None, reply, served, unheard }))
     }
 
     /// How many single operations this one is worth.

@@ -14,7 +14,7 @@ mod scan;
 mod table;
 mod world;
 
-pub use batch::{Batch, Job, Reply};
+pub use batch::{Batch, Job, Reply, Unheard};
 pub use bells::{Bells, ClaimWaiter};
 pub use change::{Change, Write};
 pub use followers::Follower;

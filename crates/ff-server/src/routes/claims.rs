@@ -50,7 +50,8 @@ async fn claim(call: Call<Nothing, ClaimRequest>) -> Answered<Answer<ClaimAnswer
 }
 
 /// Claims for a client that may go away meanwhile. What comes too late for it is put back, so that
-/// nobody has to wait for the lease to expire; a commit that is under way when it goes is not seen.
+/// nobody has to wait for the lease to expire: here if it has been answered, and by the engine if
+/// it is still on its way.
 async fn claim_for(
     backend: Arc<dyn EngineBackend>,
     args: ClaimArgs,
