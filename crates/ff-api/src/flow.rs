@@ -8,6 +8,7 @@ use ff_core::state::PublicState;
 use ff_core::types::{ExecutionId, FlowId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use crate::{BytesError, Span, SubmitRequest, bytes};
 
@@ -105,6 +106,9 @@ pub struct CancelFlowAnswer {
 pub struct ParentsAnswer {
     /// In the order of the edges.
     pub parents: Vec<Parent>,
+    /// Where the next page begins; absent behind the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_after: Option<Uuid>,
 }
 
 /// A parent of a node, and what it ended with.

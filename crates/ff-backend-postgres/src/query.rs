@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{EventRow, ExecutionRow, FlowKey, LaneRow};
+use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, LaneRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows};
@@ -116,10 +116,7 @@ impl Reads<'_> {
                     rows.blobs.extend(self.bytes(key, "payload").await?);
                 }
             }
-            Query::Result(key) => {
-                rows.executions = self.one(key).await?.into_iter().collect();
-                rows.blobs = self.bytes(key, "result").await?.into_iter().collect();
-            }
+            Query::Results { keys, bytes } => self.results(&mut rows, &keys, bytes).await?,
             Query::Events { after, limit } => {
                 rows.log = Some(self.log().await?);
                 rows.events = self.events(&after, limit).await?;
@@ -169,6 +166,33 @@ impl Reads<'_> {
             "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = $1 AND execution_id = $2"
         );
         Ok(executions(&self.fetch(keyed(&sql, key.partition, key.id)).await?)?.pop())
+    }
+
+    /// A prefix of these executions, as long as their results fit. Their sizes are known without
+    /// reading them.
+    async fn results(
+        &mut self,
+        rows: &mut Rows,
+        keys: &[ExecutionKey],
+        bytes: usize,
+    ) -> Result<(), StoreError> {
+        let sql = format!(
+            "SELECT {EXECUTION} FROM ( \
+               SELECT c.*, u.place, row_number() OVER (ORDER BY u.place) AS found, \
+                 sum(coalesce(octet_length(c.result), 0)) OVER (ORDER BY u.place) AS total \
+               FROM unnest($1::int2[], $2::uuid[]) WITH ORDINALITY AS u(home, id, place) \
+               JOIN ff_exec_core AS c ON c.partition_key = u.home AND c.execution_id = u.id \
+             ) AS r WHERE found = 1 OR total <= $3 ORDER BY place"
+        );
+        let homes: Vec<i16> = keys.iter().map(|key| narrow(key.partition)).collect();
+        let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
+        let query = sqlx::query(&sql).bind(homes).bind(ids).bind(whole(bytes));
+        rows.executions = executions(&self.fetch(query).await?)?;
+        rows.blobs.extend(rows.executions.iter().filter_map(|row| match &row.result {
+            Blob::Here(bytes) => Some((row.key, bytes.clone())),
+            Blob::Absent | Blob::Apart => None,
+        }));
+        Ok(())
     }
 
     async fn list(&mut self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {

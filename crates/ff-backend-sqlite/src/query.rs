@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{EventRow, ExecutionRow, FlowKey};
+use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows};
@@ -52,10 +52,7 @@ pub(crate) async fn run(
                 rows.blobs.extend(reads.bytes(key, "payload").await?);
             }
         }
-        Query::Result(key) => {
-            rows.executions = reads.one(key).await?.into_iter().collect();
-            rows.blobs = reads.bytes(key, "result").await?.into_iter().collect();
-        }
+        Query::Results { keys, bytes } => reads.results(&mut rows, &keys, bytes).await?,
         Query::Events { after, limit } => {
             rows.log = Some(reads.log().await?);
             let after = after.first().copied().unwrap_or_default();
@@ -112,6 +109,32 @@ impl Reads<'_> {
         );
         let found = executions(&self.fetch(sqlx::query(&sql).bind(key.id)).await?)?;
         Ok(found.into_iter().find(|row| row.key == key))
+    }
+
+    /// A prefix of these executions, as long as their results fit.
+    async fn results(
+        &self,
+        rows: &mut Rows,
+        keys: &[ExecutionKey],
+        bytes: usize,
+    ) -> Result<(), StoreError> {
+        let mut room = bytes;
+        for key in keys {
+            let Some(row) = self.one(*key).await? else { continue };
+            let blob = match &row.result {
+                Blob::Absent => None,
+                Blob::Here(bytes) => Some((*key, bytes.clone())),
+                Blob::Apart => self.bytes(*key, "result").await?,
+            };
+            let size = blob.as_ref().map_or(0, |(_, bytes)| bytes.len());
+            if size > room && !rows.executions.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(size);
+            rows.blobs.extend(blob);
+            rows.executions.push(row);
+        }
+        Ok(())
     }
 
     async fn list(&self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {

@@ -23,6 +23,9 @@ pub const FLOW_NODES: usize = 1_000_000;
 pub const FLOW_EDGES: usize = 4_000_000;
 /// Flows with more nodes cannot be replayed from a node or forked, which takes the whole graph.
 pub const FLOW_REPLAY_NODES: usize = 100_000;
+/// No page of parents has much more of their results than this; one result always comes. Results
+/// that are merged into an input may be as large as a payload together, or the node fails.
+pub const PARENTS_PAGE_BYTES: usize = 8 * 1024 * 1024;
 pub const PROGRESS_MESSAGE_BYTES: usize = 4096;
 /// How many scopes or namespaces a token names.
 pub const TOKEN_WORDS: usize = 64;

@@ -6,7 +6,7 @@ use ff_core::backend::Handle;
 use ff_core::contracts::{
     ClaimedExecution, EdgeGroupSnapshot, EdgeGroupState, EdgePolicy, EventType, FailureClass,
     FlowEdge, FlowGraph, FlowGraphArgs, FlowNode, FlowSnapshot, FlowStatus, ListFlowsArgs,
-    OnSatisfied, SubmitFlowArgs, SubmitFlowResult,
+    OnSatisfied, ParentResult, ParentResultsArgs, SubmitFlowArgs, SubmitFlowResult,
 };
 use ff_core::engine_backend::FlowOperations;
 use ff_core::state::PublicState;
@@ -420,11 +420,26 @@ pub async fn parents_results(f: &Fixture) {
     assert_eq!(payload["parents"]["b"]["state"], "completed");
     let own = f.backend.payload(flow.node("c")).await.unwrap().unwrap();
     assert_eq!(&*own, br#"{"own":1}"#, "what was submitted stays as it is");
-    let parents = f.backend.parent_results(flow.node("c")).await.unwrap();
+    let parents = parents_of(f, flow.node("c")).await;
     assert_eq!(parents.len(), 2);
     let b = parents.iter().find(|parent| parent.name == "b").unwrap();
     assert_eq!(b.result.as_deref(), Some(&[0xff][..]));
-    assert!(f.backend.parent_results(flow.node("a")).await.unwrap().is_empty());
+    assert!(parents_of(f, flow.node("a")).await.is_empty());
+}
+
+/// Every parent of a member, page by page.
+pub(super) async fn parents_of(f: &Fixture, id: &ExecutionId) -> Vec<ParentResult> {
+    let mut args = ParentResultsArgs { limit: 1_000, ..ParentResultsArgs::new(id.clone()) };
+    let mut parents = Vec::new();
+    loop {
+        let page = f.backend.parent_results(args.clone()).await.unwrap();
+        assert!(page.parents.len() <= args.limit);
+        parents.extend(page.parents);
+        args.after = page.next_after;
+        if args.after.is_none() {
+            return parents;
+        }
+    }
 }
 
 pub async fn namespaces(f: &Fixture) {
@@ -435,7 +450,8 @@ pub async fn namespaces(f: &Fixture) {
     assert!(other.list_flows(ListFlowsArgs::default()).await.unwrap().flows.is_empty());
     let args = FlowGraphArgs { flow_id: flow.id, cursor: None, limit: 0 };
     assert_eq!(code(&other.flow_graph(args).await), "not_found");
-    assert_eq!(code(&other.parent_results(flow.node("b")).await), "not_found");
+    let parents = ParentResultsArgs::new(flow.node("b").clone());
+    assert_eq!(code(&other.parent_results(parents).await), "not_found");
     assert_eq!(code(&other.submit_flow(graph("a")).await), "invalid_input");
     let own = SubmitFlowArgs { namespace: Namespace::new("other"), ..graph("a>b") };
     assert_eq!(code(&other.submit_flow(own).await), "ok");

@@ -10,7 +10,8 @@ use ff_core::state::PublicState;
 use ff_core::types::ExecutionId;
 
 use super::flow_graph::{
-    Planted, claim_all, complete_all, describe, graph, plant, settle, states, take, with_policy,
+    Planted, claim_all, complete_all, describe, graph, parents_of, plant, settle, states, take,
+    with_policy,
 };
 use super::{Fixture, code, failure, item, retries};
 
@@ -282,7 +283,7 @@ pub async fn fork(f: &Fixture) {
     assert_eq!(claimed.execution_id, forked.execution_ids()[0]);
     f.backend.complete(&claimed.handle, None).await.unwrap();
     let last = f.claim().await;
-    let parents = f.backend.parent_results(&last.execution_id).await.unwrap();
+    let parents = parents_of(f, &last.execution_id).await;
     let mut names: Vec<_> = parents.iter().map(|parent| parent.name.as_str()).collect();
     names.sort_unstable();
     assert_eq!(names, ["b", "c"], "parents that stayed in the old flow are known");

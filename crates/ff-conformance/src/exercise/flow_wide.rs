@@ -3,12 +3,15 @@
 use ff_core::backend::{CancelFlowPolicy, CancelFlowWait};
 use ff_core::contracts::{
     CancelFlowArgs, CancelFlowHeader, CancelFlowResult, FailureClass, FlowEdge, FlowNode,
-    FlowStatus, ListExecutionsArgs, SubmitFlowArgs,
+    FlowStatus, ListExecutionsArgs, ParentResultsArgs, SubmitFlowArgs,
 };
+use ff_core::engine_backend::FlowOperations;
 use ff_core::state::PublicState;
 
-use super::flow_graph::{complete_all, describe, graph, plant, settle, take};
-use super::{Fixture, claim_from, failure, item, retries};
+use super::flow_graph::{
+    claim_all, complete_all, describe, graph, parents_of, plant, settle, take,
+};
+use super::{Fixture, claim_from, code, failure, item, retries};
 
 /// One node, so many behind it, and one behind all of them.
 fn fan(width: usize) -> SubmitFlowArgs {
@@ -153,4 +156,69 @@ pub async fn many_flows(f: &Fixture) {
     let mut args = claim_from("lane");
     args.max = 1;
     assert!(f.backend.claim_many(args).await.unwrap().is_empty());
+}
+
+/// So many nodes, and one behind all of them that has their results in its input.
+fn merging(width: usize) -> SubmitFlowArgs {
+    let mut args = fan(width);
+    args.nodes.remove(0);
+    args.edges.retain(|edge| edge.from != "first");
+    args.nodes[width].merge_results = true;
+    args
+}
+
+async fn complete_with(f: &Fixture, result: &[u8]) -> usize {
+    let mut ended = 0;
+    loop {
+        let claimed = claim_all(f).await;
+        for one in &claimed {
+            f.backend.complete(&one.handle, Some(result.to_vec())).await.unwrap();
+        }
+        ended += claimed.len();
+        if claimed.len() < 1_000 {
+            return ended;
+        }
+    }
+}
+
+pub async fn thousands_of_parents(f: &Fixture) {
+    const WIDTH: usize = 2_200;
+    let mut args = merging(WIDTH);
+    args.nodes[WIDTH].work = item().policy(retries(0, 0)).delay(std::time::Duration::from_secs(60));
+    let flow = plant(f, args).await;
+    assert_eq!(complete_with(f, b"7").await, WIDTH);
+    f.advance(60_000).await;
+    let last = f.claim().await;
+    let input: serde_json::Value = serde_json::from_slice(&last.payload).unwrap();
+    let told = input["parents"].as_object().unwrap();
+    assert_eq!(told.len(), WIDTH);
+    assert!(told.values().all(|parent| parent["result"] == 7));
+
+    let parents = parents_of(f, flow.node("last")).await;
+    let names: std::collections::BTreeSet<_> = parents.iter().map(|one| &one.name).collect();
+    assert_eq!((parents.len(), names.len()), (WIDTH, WIDTH), "each of them once");
+    let args = ParentResultsArgs { limit: 3, ..ParentResultsArgs::new(last.execution_id.clone()) };
+    let first = f.backend.parent_results(args.clone()).await.unwrap();
+    assert_eq!(first.parents, parents[..3]);
+    let next = ParentResultsArgs { after: first.next_after, ..args };
+    assert_eq!(f.backend.parent_results(next.clone()).await.unwrap().parents, parents[3..6]);
+    let none = ParentResultsArgs { limit: 1_001, ..next };
+    assert_eq!(code(&f.backend.parent_results(none).await), "invalid_input");
+}
+
+pub async fn large_results_of_parents(f: &Fixture) {
+    const LARGE: usize = 1024 * 1024;
+    let flow = plant(f, merging(12)).await;
+    assert_eq!(complete_with(f, &vec![b'1'; LARGE]).await, 12);
+    assert!(f.try_claim().await.is_none(), "it cannot be given what it asked for");
+    let refused = f.snapshot(flow.node("last")).await;
+    assert_eq!(refused.public_state, PublicState::Failed);
+    assert_eq!(refused.failure_category.as_deref(), Some("parents_too_large"));
+    assert!(refused.failure_reason.unwrap().contains("1048576"));
+
+    let args = ParentResultsArgs::new(flow.node("last").clone());
+    let first = f.backend.parent_results(args).await.unwrap();
+    assert_eq!(first.parents.len(), 8, "no page is much larger than eight of them");
+    assert!(first.next_after.is_some());
+    assert_eq!(parents_of(f, flow.node("last")).await.len(), 12);
 }

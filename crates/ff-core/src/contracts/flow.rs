@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::Submission;
 use crate::state::PublicState;
@@ -346,6 +347,31 @@ pub enum EdgeGroupState {
 pub struct FlowGraphEdge {
     pub from: ExecutionId,
     pub to: ExecutionId,
+}
+
+/// Which parents of a node to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentResultsArgs {
+    pub execution_id: ExecutionId,
+    /// `next_after` of the page before.
+    pub after: Option<Uuid>,
+    /// Zero stands for 100.
+    pub limit: usize,
+}
+
+impl ParentResultsArgs {
+    /// The first page.
+    pub fn new(execution_id: ExecutionId) -> Self {
+        Self { execution_id, after: None, limit: 0 }
+    }
+}
+
+/// Parents of a node in the order of its edges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParentPage {
+    pub parents: Vec<ParentResult>,
+    /// Where the next page begins; nothing behind the last one.
+    pub next_after: Option<Uuid>,
 }
 
 /// A parent of a node, and what it ended with.

@@ -1,18 +1,13 @@
 //! Flows: graphs of executions, as callers hold them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
-
-use super::{EngineBackend, flow_key, visible};
+use super::{EngineBackend, flow_key, parents, visible};
 use crate::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use crate::contracts::{
     ExtendFlowArgs, FlowGraph, FlowGraphArgs, FlowPage, FlowSnapshot, ForkFlowArgs, ListFlowsArgs,
-    ListOrder, ParentResult, ReplayFlowArgs, ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult,
-    WaitChildrenResult,
+    ListOrder, ParentPage, ParentResultsArgs, ReplayFlowArgs, ReplayFlowResult, SubmitFlowArgs,
+    SubmitFlowResult, WaitChildrenResult,
 };
 use crate::engine::{Engine, check_bytes, check_count, check_text};
 use crate::engine::{prepare_extend_flow, prepare_submit_flow};
@@ -21,13 +16,14 @@ use crate::limits;
 use crate::operations::flow::cascade::edges_into;
 use crate::operations::flow::{ReplayFlow, WaitChildren};
 use crate::rows::{
-    CascadeKey, CascadeKind, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow,
-    ExecutionRow, FlowKey, FlowRow, Record, Word,
+    CascadeKey, CascadeKind, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow,
+    FlowKey, FlowRow, Record, Word,
 };
 use crate::state::LifecyclePhase;
 use crate::store::{FlowListQuery, ListQuery, Query, Scan};
-use crate::types::{ExecutionId, ExecutionKey, FlowId, Namespace};
+use crate::types::{FlowId, Namespace};
 use crate::views;
+use async_trait::async_trait;
 
 /// How many edges into one node are shown with it.
 const SHOWN_PARENTS: usize = 100;
@@ -153,13 +149,17 @@ pub trait FlowOperations: EngineBackend {
         Ok(views::flow_graph(flow, &nodes, &groups, &edges, more))
     }
 
-    /// The parents of a member and what they ended with.
-    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
+    /// A page of the parents of a member and what they ended with.
+    async fn parent_results(&self, args: ParentResultsArgs) -> Result<ParentPage, EngineError> {
         let engine = self.engine();
-        let rows = engine.query(Query::Execution(id.key())).await?;
+        let limit = if args.limit == 0 { 100 } else { args.limit };
+        check_count("parents", limit, limits::PAGE)?;
+        let rows = engine.query(Query::Execution(args.execution_id.key())).await?;
         let row = visible(self.scope(), &rows);
         let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
-        parent_results(engine, row.key, row.flow_id).await
+        let Some(id) = row.flow_id else { return Ok(parents::none()) };
+        let flow = flow_key(engine, &FlowId(id));
+        parents::page(engine, (flow, row.key.id), args.after, limit).await
     }
 }
 
@@ -167,83 +167,6 @@ impl<B: EngineBackend + ?Sized> FlowOperations for B {}
 
 fn in_scope(scope: Option<&Namespace>, flow: &FlowRow) -> bool {
     scope.is_none_or(|scope| scope.as_str() == &*flow.namespace)
-}
-
-/// The parents of a member with their results, in the order of its edges.
-pub(super) async fn parent_results(
-    engine: &Engine,
-    key: ExecutionKey,
-    flow_id: Option<Uuid>,
-) -> Result<Vec<ParentResult>, EngineError> {
-    let Some(id) = flow_id else { return Ok(Vec::new()) };
-    let flow = flow_key(engine, &FlowId(id));
-    let mut edges: Vec<EdgeRow> = Vec::new();
-    loop {
-        let after = edges.last().map(|edge| edge.key.edge_id);
-        let scan = edges_into(flow, key.id, after).limit(limits::PAGE);
-        let rows = engine.query(Query::Records { keys: Vec::new(), scans: vec![scan] }).await?;
-        let found = rows.records::<EdgeRow>().map_err(|error| engine.store_error(error))?;
-        let last = found.len() < limits::PAGE;
-        edges.extend(found);
-        if last {
-            break;
-        }
-    }
-    let mut results = Vec::new();
-    for edge in edges.iter().filter(|edge| edge.kind == Word(EdgeKind::Depends)) {
-        let rows = engine.query(Query::Result(flow.member(edge.upstream))).await?;
-        let Some(row) = rows.executions.first() else { continue };
-        results.push(ParentResult {
-            execution_id: row.key.execution_id(),
-            name: row.node_name(),
-            public_state: row.public_state,
-            result: rows.blobs.into_iter().next().map(|(_, bytes)| bytes.to_vec()),
-        });
-    }
-    Ok(results)
-}
-
-/// The input together with the results of the parents, as one JSON object.
-pub(super) fn merged(input: &[u8], parents: &[ParentResult], most: usize) -> Arc<[u8]> {
-    let mut object = match serde_json::from_slice(input) {
-        Ok(Value::Object(object)) => object,
-        _ if input.is_empty() => Map::new(),
-        _ => Map::from_iter([("input".to_owned(), as_json(input))]),
-    };
-    let mut left = most;
-    let mut told = Map::new();
-    for parent in parents {
-        let name = match parent.name.is_empty() {
-            true => parent.execution_id.as_str(),
-            false => &parent.name,
-        };
-        let size = parent.result.as_ref().map_or(0, Vec::len);
-        // More than one payload may hold is read with `parent_results`.
-        let result = parent.result.as_deref().filter(|_| size <= left).map(as_json);
-        left -= if result.is_some() { size } else { 0 };
-        let parent = json!({
-            "execution_id": parent.execution_id,
-            "state": parent.public_state,
-            "result": result,
-        });
-        told.insert(name.to_owned(), parent);
-    }
-    object.insert("parents".to_owned(), Value::Object(told));
-    Value::Object(object).to_string().into_bytes().into()
-}
-
-/// Bytes as JSON: what they say if they are JSON, a text, or their digits.
-fn as_json(bytes: &[u8]) -> Value {
-    if let Ok(value) = serde_json::from_slice(bytes) {
-        return value;
-    }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Value::String(text.to_owned()),
-        Err(_) => {
-            let digits = bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-            json!({ "hex": digits })
-        }
-    }
 }
 
 /// Waits until the cancellation has reached every member that it is to reach.

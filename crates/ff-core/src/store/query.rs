@@ -31,8 +31,10 @@ pub enum Query {
     UnfinishedMembers { flow: FlowKey, limit: usize },
     /// The stored payloads of these executions, as `blobs`.
     Payloads(Vec<ExecutionKey>),
-    /// The stored result of an execution, as `blobs`.
-    Result(ExecutionKey),
+    /// `executions` by their keys, in that order, and their stored results as `blobs`. Ends before
+    /// the first whose result does not fit into so many bytes with those before it; one always
+    /// comes.
+    Results { keys: Vec<ExecutionKey>, bytes: usize },
     /// `events` after a place in each shard of the log, so many of each at most, and `log`.
     Events { after: Vec<u64>, limit: usize },
     /// `events` of one execution after one of its versions.

@@ -1,6 +1,7 @@
 //! What a handler knows of the graph that it is a node of, and adds to it.
 
-use ff_core::contracts::{ExtendFlowArgs, ParentResult, WaitChildrenResult};
+use ff_core::contracts::{ExtendFlowArgs, ParentResult, ParentResultsArgs, WaitChildrenResult};
+use ff_core::limits::PAGE;
 use ff_core::state::PublicState;
 use serde::de::DeserializeOwned;
 
@@ -41,7 +42,17 @@ impl Ctx {
     /// The nodes that this one waited for, and how each of them ended.
     pub async fn parents(&self) -> Result<Vec<ParentResult>, Error> {
         let transport = self.inner.client.transport();
-        self.insist(|| transport.parent_results(self.id())).await
+        let mut args =
+            ParentResultsArgs { limit: PAGE, ..ParentResultsArgs::new(self.id().clone()) };
+        let mut parents = Vec::new();
+        loop {
+            let page = self.insist(|| transport.parent_results(args.clone())).await?;
+            parents.extend(page.parents);
+            args.after = page.next_after;
+            if args.after.is_none() {
+                return Ok(parents);
+            }
+        }
     }
 
     /// The results of the parents that have completed, by name, in the order of the edges.

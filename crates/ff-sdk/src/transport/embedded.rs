@@ -11,10 +11,10 @@ use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, CancelExecutionArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs,
     DeliverSignalArgs, Event, EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot,
-    ListWaitpointsArgs, ParentResult, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome,
-    RegisterWorkerArgs, RenewOutcome, ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage,
-    Submission, SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome,
-    UsageOutcome, WaitChildrenResult, WaitpointSnapshot, WorkerRef,
+    ListWaitpointsArgs, ParentPage, ParentResultsArgs, PendingWaitpoint, ReadStreamArgs,
+    RecordStepOutcome, RegisterWorkerArgs, RenewOutcome, ReportUsageArgs, SignalOutcome,
+    SleepOutcome, StreamPage, Submission, SubmitFlowArgs, SubmitFlowResult, SubmitOutcome,
+    SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult, WaitpointSnapshot, WorkerRef,
 };
 use ff_core::engine::{StartAt, Subscription};
 use ff_core::engine_backend::{
@@ -195,8 +195,8 @@ impl Transport for Embedded {
         self.0.wait_children(handle).await
     }
 
-    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
-        self.0.parent_results(id).await
+    async fn parent_results(&self, args: ParentResultsArgs) -> Result<ParentPage, EngineError> {
+        self.0.parent_results(args).await
     }
 
     async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {

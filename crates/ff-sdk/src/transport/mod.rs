@@ -15,11 +15,11 @@ use async_trait::async_trait;
 use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs, Event,
-    EventFilter, ExecutionSnapshot, ExtendFlowArgs, FailArgs, FlowSnapshot, ParentResult,
-    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome,
-    ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs,
-    SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
-    WaitpointSnapshot,
+    EventFilter, ExecutionSnapshot, ExtendFlowArgs, FailArgs, FlowSnapshot, ParentPage,
+    ParentResultsArgs, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs,
+    RenewOutcome, ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission,
+    SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome,
+    WaitChildrenResult, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
@@ -109,7 +109,7 @@ pub trait Transport: Send + Sync + 'static {
 
     async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError>;
 
-    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError>;
+    async fn parent_results(&self, args: ParentResultsArgs) -> Result<ParentPage, EngineError>;
 
     async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError>;
 

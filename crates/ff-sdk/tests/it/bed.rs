@@ -10,11 +10,11 @@ use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
 use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
-    EventFilter, EventType, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentResult,
-    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome,
-    ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission, SubmitFlowArgs,
-    SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
-    WaitpointSnapshot,
+    EventFilter, EventType, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentPage,
+    ParentResultsArgs, PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs,
+    RenewOutcome, ReportUsageArgs, SignalOutcome, SleepOutcome, StreamPage, Submission,
+    SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome,
+    WaitChildrenResult, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine::clock::ManualClock;
@@ -275,8 +275,8 @@ impl Transport for Spy {
         self.engine.wait_children(handle).await
     }
 
-    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
-        self.engine.parent_results(id).await
+    async fn parent_results(&self, args: ParentResultsArgs) -> Result<ParentPage, EngineError> {
+        self.engine.parent_results(args).await
     }
 
     async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {

@@ -9,13 +9,14 @@ use ff_api::{
 use ff_core::backend::CancelFlowWait;
 use ff_core::contracts::{
     CancelFlowResult, ExtendFlowArgs, FlowGraph, FlowGraphArgs, FlowNode, FlowPage, FlowSnapshot,
-    FlowStatus, ForkFlowArgs, ListFlowsArgs, ReplayFlowArgs, ReplayFlowResult, SubmitFlowArgs,
-    SubmitFlowResult, WaitChildrenResult,
+    FlowStatus, ForkFlowArgs, ListFlowsArgs, ParentResultsArgs, ReplayFlowArgs, ReplayFlowResult,
+    SubmitFlowArgs, SubmitFlowResult, WaitChildrenResult,
 };
 use ff_core::engine_backend::FlowOperations;
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::IntoParams;
+use uuid::Uuid;
 
 use crate::call::{Answer, Call};
 use crate::poll;
@@ -100,7 +101,7 @@ fn read_routes() -> Vec<Route> {
         ),
         Route::new(
             (Method::GET, "/v1/executions/{execution_id}/parents"),
-            ("parent_results", "The parents of a member and what they ended with."),
+            ("parent_results", "Parents of a member and what they ended with, page by page."),
             Scope::Read,
             parents,
         ),
@@ -251,9 +252,23 @@ async fn graph(call: Call<GraphQuery, Nothing>) -> Answered<Answer<FlowGraph>> {
     Ok(Answer::json(call.door.backend().flow_graph(args).await?))
 }
 
-async fn parents(call: Call<Nothing, Nothing>) -> Answered<Answer<ParentsAnswer>> {
-    let parents = call.door.backend().parent_results(&call.execution_id()?).await?;
-    let parents = parents.into_iter().map(|parent| {
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct ParentsQuery {
+    /// `next_after` of the page before.
+    after: Option<Uuid>,
+    /// How many parents, 1 to 1,000; 100 if it is absent. Large results make pages shorter.
+    limit: Option<usize>,
+}
+
+async fn parents(call: Call<ParentsQuery, Nothing>) -> Answered<Answer<ParentsAnswer>> {
+    let args = ParentResultsArgs {
+        execution_id: call.execution_id()?,
+        after: call.query.after,
+        limit: wire::limit(call.query.limit, 100)?,
+    };
+    let page = call.door.backend().parent_results(args).await?;
+    let parents = page.parents.into_iter().map(|parent| {
         let (result, result_base64) = parent.result.map(|b| bytes::write(&b)).unwrap_or_default();
         Parent {
             execution_id: parent.execution_id,
@@ -263,5 +278,6 @@ async fn parents(call: Call<Nothing, Nothing>) -> Answered<Answer<ParentsAnswer>
             result_base64,
         }
     });
-    Ok(Answer::json(ParentsAnswer { parents: parents.collect() }))
+    let (parents, next_after) = (parents.collect(), page.next_after);
+    Ok(Answer::json(ParentsAnswer { parents, next_after }))
 }

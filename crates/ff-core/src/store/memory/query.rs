@@ -36,10 +36,18 @@ impl Tables {
                 let found = keys.iter().filter_map(|key| self.executions.get(key));
                 rows.blobs = found.filter_map(|row| bytes_of(row.key, &row.payload)).collect();
             }
-            Query::Result(key) => {
-                let row = self.executions.get(&key);
-                rows.blobs = row.and_then(|row| bytes_of(key, &row.result)).into_iter().collect();
-                rows.executions = row.cloned().into_iter().collect();
+            Query::Results { keys, bytes } => {
+                let mut room = bytes;
+                for row in keys.iter().filter_map(|key| self.executions.get(key)) {
+                    let blob = bytes_of(row.key, &row.result);
+                    let size = blob.as_ref().map_or(0, |(_, bytes)| bytes.len());
+                    if size > room && !rows.executions.is_empty() {
+                        break;
+                    }
+                    room = room.saturating_sub(size);
+                    rows.blobs.extend(blob);
+                    rows.executions.push(row.clone());
+                }
             }
             Query::Events { after, limit } => {
                 let after = after.first().copied().unwrap_or_default();

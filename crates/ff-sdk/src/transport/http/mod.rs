@@ -19,11 +19,11 @@ use ff_api::{
 use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     AppendFramesArgs, ClaimArgs, ClaimedExecution, CreateWaitpointArgs, DeliverSignalArgs,
-    EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentResult, PendingWaitpoint,
-    ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome, ReportUsageArgs,
-    SignalOutcome, SignalTarget, SleepOutcome, StreamPage, Submission, SubmitFlowArgs,
-    SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome, WaitChildrenResult,
-    WaitpointPage, WaitpointSnapshot,
+    EventFilter, ExecutionSnapshot, ExtendFlowArgs, FlowSnapshot, ParentPage, ParentResultsArgs,
+    PendingWaitpoint, ReadStreamArgs, RecordStepOutcome, RegisterWorkerArgs, RenewOutcome,
+    ReportUsageArgs, SignalOutcome, SignalTarget, SleepOutcome, StreamPage, Submission,
+    SubmitFlowArgs, SubmitFlowResult, SubmitOutcome, SuspendArgs, SuspendOutcome, UsageOutcome,
+    WaitChildrenResult, WaitpointPage, WaitpointSnapshot,
 };
 use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
@@ -383,10 +383,14 @@ impl Transport for Http {
         self.post("/v1/leases/wait-children", &body, Duration::ZERO).await
     }
 
-    async fn parent_results(&self, id: &ExecutionId) -> Result<Vec<ParentResult>, EngineError> {
-        let path = format!("{}/parents", at(id));
-        let answer: ParentsAnswer = self.get(&path, &[], Duration::ZERO).await?;
-        answer.parents.into_iter().map(wire::parent).collect()
+    async fn parent_results(&self, args: ParentResultsArgs) -> Result<ParentPage, EngineError> {
+        let path = format!("{}/parents", at(&args.execution_id));
+        let mut query = Vec::new();
+        query.extend(args.after.map(|after| ("after", after.to_string())));
+        query.extend((args.limit > 0).then(|| ("limit", args.limit.to_string())));
+        let answer: ParentsAnswer = self.get(&path, &query, Duration::ZERO).await?;
+        let parents = answer.parents.into_iter().map(wire::parent).collect::<Result<_, _>>()?;
+        Ok(ParentPage { parents, next_after: answer.next_after })
     }
 
     async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {
