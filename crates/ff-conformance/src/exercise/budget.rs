@@ -46,7 +46,7 @@ fn charged(policy: ExecutionPolicy) -> Submission {
     item().policy(ExecutionPolicy { budget_ids: vec![id().0], ..policy })
 }
 
-fn charged_item() -> Submission {
+pub(super) fn charged_item() -> Submission {
     charged(ExecutionPolicy::default())
 }
 

@@ -7,6 +7,7 @@ mod bytes;
 mod claim;
 mod complete;
 mod concurrency;
+mod counter;
 mod delay_deadline;
 mod fail;
 mod fencing;
@@ -120,6 +121,7 @@ fn schedules_and_bulk() -> Vec<Exercise> {
 
 fn budgets_and_quotas() -> Vec<Exercise> {
     exercises! {
+        counter { of_flows, of_nodes_that_were_added, of_quotas, of_budgets }
         quota {
             window_edges, rate_limited_work_says_so, every_ending_gives_back, never_above_the_cap,
             blocked_work_is_in_nobodys_way, waiting_claims_hear_of_room, declared_anew,
@@ -161,7 +163,8 @@ fn of_flows() -> Vec<Exercise> {
         }
         flow_wide {
             fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,
-            hold_in_chunks, backlog_is_drained, many_flows,
+            hold_in_chunks, backlog_is_drained, many_flows, thousands_of_parents,
+            large_results_of_parents,
         }
     }
 }
@@ -247,8 +250,13 @@ where
         let setup = Setup::new((exercise.config)());
         let clock = setup.clock.clone();
         let backend = make(setup).await;
+        let fixture = Fixture { backend, clock };
+        let ran = (exercise.run)(fixture.clone());
         // In a task of its own, so that a panic can be told with the exercise's name.
-        let run = tokio::spawn((exercise.run)(Fixture { backend, clock }));
+        let run = tokio::spawn(async move {
+            ran.await;
+            counter::check(&fixture).await;
+        });
         let outcome = tokio::time::timeout(PATIENCE, run).await;
         if !matches!(outcome, Ok(Ok(()))) {
             eprintln!("exercise {} failed: {outcome:?}", exercise.name);

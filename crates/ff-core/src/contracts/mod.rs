@@ -2,6 +2,7 @@
 
 mod base64;
 mod bulk;
+mod counter;
 mod event;
 mod flow;
 mod limit;
@@ -22,12 +23,14 @@ pub use bulk::{
     BulkAction, BulkFailure, BulkFailurePage, BulkFilter, BulkPage, BulkPreview, BulkSnapshot,
     BulkState, ListBulkArgs, StartBulkArgs,
 };
+pub use counter::Drift;
 pub use event::{Event, EventFilter, EventType};
 pub use flow::{
     EdgeGroupSnapshot, EdgeGroupState, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraph,
     FlowGraphArgs, FlowGraphEdge, FlowGraphNode, FlowNode, FlowPage, FlowSnapshot, FlowStatus,
-    FlowSummary, ForkFlowArgs, ListFlowsArgs, OnSatisfied, ParentResult, ReplayFlowArgs,
-    ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult, WaitChildrenResult,
+    FlowSummary, ForkFlowArgs, ListFlowsArgs, OnSatisfied, ParentPage, ParentResult,
+    ParentResultsArgs, ReplayFlowArgs, ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult,
+    WaitChildrenResult,
 };
 pub use limit::{
     Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,

@@ -1,11 +1,14 @@
 //! The trait that callers hold. Its provided bodies are the implementation: a backend supplies an
 //! engine over its store, and nothing else.
 
+mod counter;
 mod flow;
 mod fork;
+mod parents;
 mod suspension;
 mod token;
 
+pub use counter::CounterOperations;
 pub use flow::FlowOperations;
 pub use suspension::SuspensionOperations;
 mod step;
@@ -28,7 +31,7 @@ pub use bulk::BulkOperations;
 pub use schedule::ScheduleOperations;
 pub use webhook::WebhookOperations;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +49,7 @@ use crate::contracts::{
     RevokeLeaseResult, SetTagsArgs, Submission, SubmitOutcome,
 };
 use crate::engine::{
-    Engine, StartAt, Subscription, check_bytes, check_count, check_duration, check_tag_key,
+    Engine, Grants, StartAt, Subscription, check_bytes, check_count, check_duration, check_tag_key,
     check_text, prepare_create, prepare_submit,
 };
 use crate::engine_error::EngineError;
@@ -111,7 +114,7 @@ pub trait EngineBackend: Send + Sync + 'static {
             wait: policy.max_wait.unwrap_or_default(),
         };
         let grants = claim_grants(self.engine(), self.scope(), args).await?;
-        Ok(grants.into_iter().next().map(|grant| grant.handle))
+        Ok(grants.take().into_iter().next().map(|grant| grant.handle))
     }
 
     /// Claims up to `max` executions of any of several lanes, with all that a worker needs.
@@ -339,7 +342,7 @@ pub trait EngineBackend: Send + Sync + 'static {
 
     /// The bytes that the execution ended with, if it completed with any.
     async fn result(&self, id: &ExecutionId) -> Result<Option<Arc<[u8]>>, EngineError> {
-        let rows = self.engine().query(Query::Result(id.key())).await?;
+        let rows = self.engine().query(Query::Results { keys: vec![id.key()], bytes: 0 }).await?;
         if visible(self.scope(), &rows).is_none() {
             return Err(EngineError::NotFound { entity: "execution" });
         }
@@ -433,11 +436,11 @@ fn flow_key(engine: &Engine, id: &FlowId) -> FlowKey {
     FlowKey { partition: engine.store().flow_partition(id), id: id.0 }
 }
 
-async fn claim_grants(
-    engine: &Engine,
-    scope: Option<&Namespace>,
+async fn claim_grants<'e>(
+    engine: &'e Engine,
+    scope: Option<&'e Namespace>,
     args: ClaimArgs,
-) -> Result<Vec<Grant>, EngineError> {
+) -> Result<Grants<'e>, EngineError> {
     check_count("lanes", args.lanes.len(), limits::CLAIM_LANES)?;
     check_count("executions", args.max, limits::CLAIM_BATCH)?;
     let ttl = usize::try_from(args.lease_ttl_ms).unwrap_or(usize::MAX);
@@ -469,15 +472,16 @@ async fn claim_grants(
 /// Grants with their bytes; large payloads are fetched after the commit.
 async fn claimed(
     engine: &Engine,
-    grants: Vec<Grant>,
+    granted: Grants<'_>,
 ) -> Result<Vec<ClaimedExecution>, EngineError> {
+    let grants = granted.seen();
     let apart = |grant: &&Grant| grant.payload == Blob::Apart;
     let missing: Vec<ExecutionKey> = grants.iter().filter(apart).map(|g| g.key).collect();
     let fetched = match missing.is_empty() {
         true => Vec::new(),
         false => engine.query(Query::Payloads(missing)).await?.blobs,
     };
-    let steps = steps_of_grants(engine, &grants).await?;
+    let steps = steps_of_grants(engine, grants).await?;
     let of_grant = |key: ExecutionKey| {
         views::steps(steps.iter().filter(|step| step.key.execution == key).cloned())
     };
@@ -488,15 +492,18 @@ async fn claimed(
             found.map_or_else(|| Arc::from([]), |(_, bytes)| bytes.clone())
         }
     };
-    let mut resumed = suspension::resume_signals(engine, &grants).await?;
+    let mut resumed = suspension::resume_signals(engine, grants).await?;
     let mut merged = HashMap::new();
+    let mut refused = HashSet::new();
     for grant in grants.iter().filter(|grant| grant.merges_results) {
-        let parents = flow::parent_results(engine, grant.key, grant.flow_id).await?;
-        let most = engine.config().limits.payload_bytes;
-        merged.insert(grant.key, flow::merged(&payload(grant), &parents, most));
+        match parents::merged(engine, grant, &payload(grant)).await? {
+            Some(together) => drop(merged.insert(grant.key, together)),
+            None => drop(refused.insert(grant.key)),
+        }
     }
     let payload = |grant: &Grant| merged.get(&grant.key).cloned().unwrap_or_else(|| payload(grant));
-    let claimed = grants.into_iter().map(|grant| ClaimedExecution {
+    let given = granted.take().into_iter().filter(|grant| !refused.contains(&grant.key));
+    let claimed = given.map(|grant| ClaimedExecution {
         resume_signals: match resumed.iter().position(|(key, _)| *key == grant.key) {
             Some(at) => resumed.swap_remove(at).1,
             None => Vec::new(),

@@ -188,7 +188,7 @@ impl<B: EngineBackend + ?Sized> WebhookOperations for B {}
 
 fn check_secret(secret: &[u8]) -> Result<(), EngineError> {
     match secret.len() {
-        24..=64 => Ok(()),
-        bytes => Err(EngineError::invalid(format!("a secret of {bytes} bytes; 24 to 64 go"))),
+        24..=128 => Ok(()),
+        bytes => Err(EngineError::invalid(format!("a secret of {bytes} bytes; 24 to 128 go"))),
     }
 }

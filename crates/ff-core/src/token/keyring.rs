@@ -13,6 +13,7 @@ use crate::engine_error::{EngineError, ValidationKind};
 
 /// What the keys below are for, so that one secret can serve other purposes too.
 const PURPOSE: &[u8] = b"flowfabric waitpoint token v1";
+const WEBHOOK: &[u8] = b"flowfabric webhook secret v1";
 const CHECK: &[u8] = b"flowfabric waitpoint key check v1";
 
 /// A token whose MAC is right. Only a keyring makes one.
@@ -32,6 +33,7 @@ pub struct Keyring {
 struct Key {
     kid: Arc<str>,
     mac: Hmac<Sha256>,
+    webhook: Hmac<Sha256>,
     check: Arc<str>,
 }
 
@@ -40,6 +42,7 @@ impl Keyring {
         let keys = secrets.iter().map(|secret| Key {
             kid: secret.kid().clone(),
             mac: keyed(&derive(secret.secret(), PURPOSE)),
+            webhook: keyed(&derive(secret.secret(), WEBHOOK)),
             check: hex(&derive(secret.secret(), CHECK)[..8]).into(),
         });
         Self { keys: keys.collect(), stranger: keyed(&[0; 32]) }
@@ -53,6 +56,13 @@ impl Keyring {
     /// Each key's id, and what tells two secrets under one id apart without telling either.
     pub fn checks(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.keys.iter().map(|key| (&key.kid, &key.check))
+    }
+
+    /// What a webhook signs with, made from a key and from bytes that the store may show to anybody;
+    /// none if this host does not have the key.
+    pub fn webhook_secret(&self, kid: &str, salt: &[u8]) -> Option<[u8; 32]> {
+        let key = self.keys.iter().find(|key| &*key.kid == kid)?;
+        Some(key.webhook.clone().chain_update(salt).finalize().into_bytes().into())
     }
 
     /// The token for these claims; none if this host does not have the key.

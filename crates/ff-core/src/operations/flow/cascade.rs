@@ -268,7 +268,12 @@ pub(super) fn count(
     true
 }
 
-fn end_flow(change: &mut Change, flow: &mut FlowRow, state: FlowState, now: TimestampMs) {
+pub(super) fn end_flow(
+    change: &mut Change,
+    flow: &mut FlowRow,
+    state: FlowState,
+    now: TimestampMs,
+) {
     flow.state = state;
     flow.terminal_at = Some(now);
     let event_type = match state {
@@ -367,7 +372,7 @@ pub(crate) fn tally(group: &EdgeGroupRow) -> Tally {
 }
 
 /// The parents have decided: the member follows, and those that are not needed are cancelled.
-fn decided(world: &World, change: &mut Change, told: &Told, group: &EdgeGroupRow) {
+pub(super) fn decided(world: &World, change: &mut Change, told: &Told, group: &EdgeGroupRow) {
     let rest = tally(group).open() > 0;
     if rest && group.policy().on_satisfied() == OnSatisfied::CancelRemaining {
         let reason = match group.state.0 {

@@ -35,7 +35,7 @@ pub(crate) fn outcome_of(row: &ExecutionRow) -> Option<TerminalOutcome> {
 }
 
 /// Whether it was cancelled only because its siblings were enough.
-fn was_spared(row: &ExecutionRow) -> bool {
+pub(super) fn was_spared(row: &ExecutionRow) -> bool {
     row.public_state == PublicState::Cancelled
         && row.cancellation_reason.as_deref() == Some(cascade::SPARED)
 }
@@ -159,19 +159,19 @@ pub struct ReplayFlow {
 }
 
 impl ReplayFlow {
-    fn members(flow: FlowKey) -> MemberScan {
+    pub(super) fn members(flow: FlowKey) -> MemberScan {
         MemberScan { flow, after: None, limit: usize::MAX }
     }
 
-    fn edges(flow: FlowKey) -> Scan {
+    pub(super) fn edges(flow: FlowKey) -> Scan {
         Scan::of::<EdgeRow>(values![flow]).limit(usize::MAX).unlocked()
     }
 
-    fn groups(flow: FlowKey) -> Scan {
+    pub(super) fn groups(flow: FlowKey) -> Scan {
         Scan::of::<EdgeGroupRow>(values![flow]).limit(usize::MAX)
     }
 
-    fn cascades(flow: FlowKey) -> Scan {
+    pub(super) fn cascades(flow: FlowKey) -> Scan {
         Scan::of::<CascadeRow>(values![flow]).by(&CascadeRow::BY_FLOW).limit(1)
     }
 }

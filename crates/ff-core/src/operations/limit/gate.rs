@@ -331,6 +331,7 @@ impl<'w> Gate<'w> {
         }
         if quota.concurrency.is_some() {
             permits.in_use += 1;
+            permits.grants += 1;
             holds.permits.push(state);
         }
         if quota.fair {

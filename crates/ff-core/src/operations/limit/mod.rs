@@ -10,6 +10,7 @@ pub(crate) mod due;
 pub(crate) mod gate;
 mod put_budget;
 mod put_quota;
+mod recount_limit;
 mod report_usage;
 mod reset_budget;
 pub(crate) mod settle;
@@ -20,6 +21,7 @@ pub use delete_limit::DeleteLimit;
 pub(crate) use gate::estimate;
 pub use put_budget::PutBudget;
 pub use put_quota::PutQuota;
+pub use recount_limit::{Counted, RecountLimit};
 pub use report_usage::ReportUsage;
 pub use reset_budget::{ReleaseBudget, ResetBudget};
 

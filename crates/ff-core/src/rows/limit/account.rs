@@ -20,6 +20,9 @@ pub struct Account {
     pub used: Amounts,
     #[serde(default)]
     pub reserved: Amounts,
+    /// Leases that were ever let through: whoever counts them anew sees whether some came meanwhile.
+    #[serde(default)]
+    pub grants: u64,
     /// When the present period began.
     pub since: TimestampMs,
     /// Counts periods and resets, so that what was spent in an earlier one is known as such.
@@ -138,6 +141,7 @@ impl Account {
         for (dimension, amount) in estimate {
             add(&mut self.reserved, dimension, *amount);
         }
+        self.grants += 1;
         share.reserved = estimate.clone();
         share.reported.clear();
         Ok(())

@@ -45,6 +45,9 @@ pub struct Permits {
     /// Leases that hold a permit.
     #[serde(default)]
     pub in_use: u64,
+    /// Permits that were ever given: whoever counts them anew sees whether some moved meanwhile.
+    #[serde(default)]
+    pub grants: u64,
     #[serde(default)]
     pub window: Window,
     /// The key's place in the line of turns; of the quota itself, how far the line has come.
