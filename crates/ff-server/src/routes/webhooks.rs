@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::call::{Answer, Call};
 use crate::refusal::{Answered, Refusal};
 use crate::route::{Nothing, Route};
-use crate::webhooks::envelope;
+use crate::webhooks::secret::{self, Minted};
 use crate::wire;
 
 pub fn routes() -> Vec<Route> {
@@ -80,22 +80,22 @@ fn change_routes() -> Vec<Route> {
     ]
 }
 
-fn secret() -> Answered<Vec<u8>> {
-    envelope::mint_secret().map_err(|error| Refusal::new("internal", error.to_string()))
+fn mint<Q, B>(call: &Call<Q, B>) -> Answered<Minted> {
+    let keys = call.door.backend().engine().keyring();
+    secret::mint(keys).map_err(|error| Refusal::new("internal", error.to_string()))
 }
 
 async fn create(call: Call<Nothing, CreateWebhookRequest>) -> Answered<Answer<CreatedWebhook>> {
+    let Minted { written, stored } = mint(&call)?;
     let CreateWebhookRequest { url, name, event_types, lane_id } = call.body;
     call.state.webhooks.guard().check_url(&url).map_err(Refusal::invalid)?;
-    let secret = secret()?;
-    let written = envelope::written(&secret);
     let args = CreateWebhookArgs {
         namespace: call.door.namespace().ok().cloned().unwrap_or_default(),
         name,
         url,
         event_types,
         lane_id,
-        secret,
+        secret: stored,
         created_by: call.door.principal().name.clone(),
     };
     let snapshot = call.door.backend().create_webhook(args).await?;
@@ -156,14 +156,15 @@ async fn resume(call: Call<Nothing, Nothing>) -> Answered<Answer<WebhookSnapshot
 async fn rotate(
     call: Call<Nothing, RotateWebhookSecretRequest>,
 ) -> Answered<Answer<CreatedWebhook>> {
-    let secret = secret()?;
-    let written = envelope::written(&secret);
+    let Minted { written, stored } = mint(&call)?;
     let args = RotateWebhookSecretArgs {
         webhook_id: call.uuid("webhook_id")?,
-        secret,
+        secret: stored,
         grace: call.body.grace.0,
         by: call.door.principal().name.clone(),
     };
     let snapshot = call.door.backend().rotate_webhook_secret(args).await?;
+    // Whoever delivers looks what to sign with.
+    call.state.webhooks.wake();
     Ok(Answer::json(CreatedWebhook { secret: written, snapshot }))
 }

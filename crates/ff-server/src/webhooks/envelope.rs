@@ -10,10 +10,6 @@ use hmac::{Hmac, Mac};
 use serde::Serialize;
 use sha2::Sha256;
 
-/// How a secret is written.
-const PREFIX: &str = "whsec_";
-const SECRET_BYTES: usize = 32;
-
 /// CloudEvents 1.0 in its structured form.
 #[derive(Serialize)]
 struct CloudEvent<'e> {
@@ -62,17 +58,6 @@ pub fn signature(secrets: &[Vec<u8>], id: &str, timestamp: i64, body: &[u8]) -> 
         let _ = write!(signatures, "{space}v1,{signed}");
     }
     signatures
-}
-
-/// Random bytes to sign with.
-pub fn mint_secret() -> Result<Vec<u8>, getrandom::Error> {
-    let mut secret = vec![0; SECRET_BYTES];
-    getrandom::fill(&mut secret)?;
-    Ok(secret)
-}
-
-pub fn written(secret: &[u8]) -> String {
-    format!("{PREFIX}{}", STANDARD.encode(secret))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::Webhooks;
+use super::secret;
 use super::sender::{Message, PATIENCE};
 
 /// How long a webhook is taken for: longer than it takes to notice that a report is due.
@@ -138,10 +139,22 @@ impl Follower {
     }
 }
 
+/// An attempt that nothing was sent for.
+fn unsigned(id: &str, event: &Event, why: String) -> WebhookAttempt {
+    WebhookAttempt {
+        event_id: id.to_owned(),
+        event_type: Some(event.event_type),
+        status: None,
+        duration_ms: 0,
+        error: Some(why),
+    }
+}
+
 /// What has been done since the webhook was taken.
 struct Delivery<'f> {
     follower: &'f Follower,
     claimed: ClaimedWebhook,
+    changed: watch::Receiver<u64>,
     cursor: String,
     attempts: Vec<WebhookAttempt>,
     retry_after: Option<Duration>,
@@ -159,6 +172,7 @@ impl<'f> Delivery<'f> {
         };
         Self {
             follower,
+            changed: follower.changed.clone(),
             cursor: claimed.webhook.cursor.clone(),
             claimed,
             attempts: if lost { vec![forgotten] } else { Vec::new() },
@@ -182,21 +196,54 @@ impl<'f> Delivery<'f> {
                 next = subscription.try_next().await?;
             }
             let full = self.attempts.len() >= REPORT_EVENTS || begun.elapsed() >= REPORT_AFTER;
-            if next.is_some() && full {
-                self.report(true).await?;
+            // Somebody has changed a webhook; it may be this one.
+            let stale = self.changed.has_changed().unwrap_or(true);
+            if next.is_some() && (full || stale) {
+                if !self.renew().await? {
+                    return Ok(());
+                }
                 begun = Instant::now();
             }
         }
         self.report(false).await
     }
 
+    /// Reports and takes the webhook anew, so that its secrets are those of now; says whether it
+    /// could.
+    async fn renew(&mut self) -> Result<bool, EngineError> {
+        self.changed.borrow_and_update();
+        self.report(true).await?;
+        let (id, owner) = (self.follower.id, self.follower.webhooks.owner);
+        match self.follower.backend().claim_webhook(id, owner, LEASE).await? {
+            ClaimWebhookOutcome::Claimed(claimed) => {
+                self.claimed = *claimed;
+                Ok(true)
+            }
+            ClaimWebhookOutcome::Idle | ClaimWebhookOutcome::Busy { .. } => Ok(false),
+        }
+    }
+
+    /// What to sign with.
+    fn secrets(&self) -> Result<Vec<Vec<u8>>, String> {
+        let keys = self.follower.backend().engine().keyring();
+        self.claimed.secrets.iter().map(|stored| secret::open(keys, stored)).collect()
+    }
+
     /// One attempt; says whether it was taken.
     async fn deliver(&mut self, subscription: &Subscription, event: &Event) -> bool {
         let webhooks = &self.follower.webhooks;
+        let id = subscription.event_id().unwrap_or_default();
+        let secrets = match self.secrets() {
+            Ok(secrets) => secrets,
+            Err(why) => {
+                self.attempts.push(unsigned(id, event, why));
+                return false;
+            }
+        };
         let message = Message {
             url: &self.claimed.webhook.url,
-            secrets: &self.claimed.secrets,
-            id: subscription.event_id().unwrap_or_default(),
+            secrets: &secrets,
+            id,
             event,
             now: webhooks.backend.engine().store().now(),
         };

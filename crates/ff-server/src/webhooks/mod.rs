@@ -1,9 +1,10 @@
 //! Tells events to receivers outside, from the log, each webhook at its own pace. Nothing is
 //! written while there is nothing to tell.
 
-pub mod envelope;
+mod envelope;
 mod follow;
 pub mod guard;
+pub mod secret;
 mod sender;
 
 use std::collections::HashSet;

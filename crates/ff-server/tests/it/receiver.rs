@@ -12,6 +12,8 @@ use tokio::sync::mpsc;
 
 pub struct Receiver {
     pub address: SocketAddr,
+    /// Whoever holds it keeps senders waiting for their answers.
+    pub gate: Arc<tokio::sync::Mutex<()>>,
     answers: Arc<Mutex<VecDeque<String>>>,
     received: mpsc::UnboundedReceiver<Received>,
 }
@@ -46,14 +48,16 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let (seen, received) = mpsc::unbounded_channel();
         let answers: Arc<Mutex<VecDeque<String>>> = Arc::default();
-        let queue = answers.clone();
+        let gate: Arc<tokio::sync::Mutex<()>> = Arc::default();
+        let (queue, doorman) = (answers.clone(), gate.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (seen, queue) = (seen.clone(), queue.clone());
+                let (seen, queue, gate) = (seen.clone(), queue.clone(), doorman.clone());
                 tokio::spawn(async move {
                     let mut stream = stream;
                     if let Some(request) = read(&mut stream).await {
                         let _ = seen.send(request);
+                        drop(gate.lock().await);
                         let answer = queue.lock().unwrap().pop_front();
                         let answer = answer.unwrap_or_else(|| "204 No Content".to_owned());
                         let answer = format!("HTTP/1.1 {answer}\r\nconnection: close\r\n\r\n");
@@ -62,7 +66,7 @@ impl Receiver {
                 });
             }
         });
-        Self { address, answers, received }
+        Self { address, gate, answers, received }
     }
 
     pub fn url(&self) -> String {

@@ -154,6 +154,62 @@ async fn addresses_of_ones_own_are_not_called() {
 }
 
 #[tokio::test]
+async fn a_secret_that_is_rotated_during_deliveries_is_used_at_once() {
+    let mut receiver = Receiver::start().await;
+    let server = Server::start_with(allowing()).await;
+    let (path, old) = make(&server, &receiver.url(), &["submitted"]).await;
+    let held = receiver.gate.clone().lock_owned().await;
+    for at in 0..5 {
+        server.submit("l", json!(at)).await;
+    }
+    let under_way = receiver.next().await;
+    assert!(signed_by(&under_way, &old));
+    let rotate = json!({ "grace": "1h" });
+    let rotated = server.client.post(&format!("{path}/rotate"), rotate).await.expect(200);
+    let new = rotated["secret"].as_str().unwrap();
+    drop(held);
+    let next = receiver.next().await;
+    assert!(signed_by(&next, &old) && signed_by(&next, new), "both go until the grace is over");
+    server.stop().await;
+}
+
+/// Neither the store's files nor anything that the server says has a secret, or the key behind it.
+#[tokio::test]
+async fn secrets_are_neither_stored_nor_told() {
+    use ff_core::engine::EngineConfig;
+    use ff_core::token::{Secret, WaitpointSecret, WaitpointSecrets};
+
+    let mut receiver = Receiver::start().await;
+    let key = WaitpointSecret::new("k1", Secret::new(*b"canary-canary-canary-canary-cana"));
+    let waitpoint_secrets = WaitpointSecrets::new([key.unwrap()]).unwrap();
+    let engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
+    let server = Server::start_engine(allowing(), engine).await;
+    let (path, first) = make(&server, &receiver.url(), &["submitted"]).await;
+    let rotate = json!({ "grace": "1h" });
+    let rotated = server.client.post(&format!("{path}/rotate"), rotate).await.expect(200);
+    let second = rotated["secret"].as_str().unwrap().to_owned();
+    receiver.answer(&["500 No"]);
+    server.submit("l", json!(1)).await;
+    let received = receiver.next().await;
+    assert!(signed_by(&received, &first) && signed_by(&received, &second));
+    until(&server, &path, |webhook| webhook["failures"] == 1).await;
+
+    let mut said = server.stored_bytes();
+    for path in [&path, &format!("{path}/deliveries"), "/v1/webhooks", "/v1/events", "/metrics"] {
+        said.extend(server.client.get(path).await.body);
+    }
+    said.extend(server.client.post(&format!("{path}/rotate"), json!({ "grace": 1 })).await.body);
+    let has = |needle: &[u8]| said.windows(needle.len()).any(|part| part == needle);
+    assert!(has(b"ff_webhook") && has(b"deliveries"), "there is something to look at");
+    for secret in [&first, &second] {
+        let written = secret.strip_prefix("whsec_").unwrap();
+        assert!(!has(written.as_bytes()) && !has(&STANDARD.decode(written).unwrap()));
+    }
+    assert!(!has(b"canary-canary"));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn webhooks_are_paused_disabled_rotated_and_forgotten() {
     let mut receiver = Receiver::start().await;
     let server = Server::start_with(allowing()).await;
