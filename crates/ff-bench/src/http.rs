@@ -63,6 +63,7 @@ fn load(executions: usize) -> Load {
         claim: 50,
         workers: 4,
         payload: format!("{:?}", "x".repeat(PAYLOAD_BYTES - 2)).into_bytes(),
+        done: std::sync::Arc::default(),
     }
 }
 

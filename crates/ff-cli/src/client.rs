@@ -8,16 +8,21 @@ use reqwest::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use crate::failure::{Exit, Failure};
+use crate::sse::Blocks;
 
 /// Longer than any request that the server answers.
 const PATIENCE: Duration = Duration::from_secs(90);
 const CONNECT: Duration = Duration::from_secs(5);
+/// Four of the signs of life that a silent stream gives.
+const SILENCE: Duration = Duration::from_secs(60);
 
 pub struct Client {
     http: reqwest::Client,
     url: String,
     token: Option<String>,
     namespace: Option<String>,
+    /// How long a stream may say nothing at all.
+    silence: Duration,
 }
 
 impl Client {
@@ -33,7 +38,8 @@ impl Client {
             .user_agent(concat!("flowfabric/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
-        Ok(Self { http, url: url.trim_end_matches('/').to_owned(), token, namespace })
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { http, url, token, namespace, silence: SILENCE })
     }
 
     pub async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
@@ -74,20 +80,28 @@ impl Client {
     ) -> Result<(), Failure> {
         let response = self.send(Method::GET, path, query, None, None).await?;
         let mut stream = response.bytes_stream();
-        let mut buffer = String::new();
-        while let Some(chunk) = stream.next().await {
-            let chunk = chunk.map_err(|error| self.unreachable(&error))?;
-            buffer += &String::from_utf8_lossy(&chunk);
-            while let Some(end) = buffer.find("\n\n") {
-                let block: String = buffer.drain(..end + 2).collect();
-                if let Some(message) = message(&block)
-                    && !hear(message)?
-                {
+        let mut blocks = Blocks::default();
+        loop {
+            let piece = tokio::time::timeout(self.silence, stream.next()).await;
+            let Some(piece) = piece.map_err(|_| self.silent())? else { return Ok(()) };
+            let piece = piece.map_err(|error| self.unreachable(&error))?;
+            if !blocks.feed(&piece) {
+                return Err(Failure::new(Exit::Failure, format!("{path} sends no events"))
+                    .hint("is that really a FlowFabric server? look at `/version`"));
+            }
+            while let Some(message) = blocks.next() {
+                if !hear(message)? {
                     return Ok(());
                 }
             }
         }
-        Ok(())
+    }
+
+    /// A server that lives says so every fifteen seconds.
+    fn silent(&self) -> Failure {
+        let seconds = self.silence.as_secs();
+        Failure::new(Exit::Unavailable, format!("{} has been silent for {seconds} s", self.url))
+            .hint("follow it again, behind the cursor of the last event: `events --after CURSOR`")
     }
 
     async fn send(
@@ -132,28 +146,53 @@ impl Client {
             source = cause.source();
         }
         if error.is_timeout() {
-            return Failure::new(Exit::Timeout, format!("{} does not answer: {why}", self.url));
+            return Failure::new(Exit::Timeout, format!("{} does not answer: {why}", self.url))
+                .hint("`flowfabric doctor` looks at the store of a server that hangs");
         }
         Failure::new(Exit::Unavailable, format!("{} cannot be reached: {why}", self.url))
             .hint("start one with `flowfabric dev`, or name another with --url or FF_URL")
     }
 }
 
-/// The data of one block of a stream of server-sent events; comments and pings have none.
-fn message(block: &str) -> Option<Value> {
-    let data: Vec<&str> =
-        block.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim_start).collect();
-    serde_json::from_str(&data.join("\n")).ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::message;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
 
-    #[test]
-    fn blocks_with_data_are_messages() {
-        let read = message("id: 7\nevent: completed\ndata: {\"a\":\ndata: 1}\n\n").unwrap();
-        assert_eq!(read["a"].as_i64(), Some(1));
-        assert!(message(": ping\n\n").is_none());
+    use super::*;
+
+    /// A server that sends one event, in two pieces that split a character, and falls silent.
+    async fn falls_silent() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            let _ = socket.read(&mut request).await;
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            socket.write_all(head.as_bytes()).await.unwrap();
+            let (first, second) = "data: {\"name\":\"ü\"}\n\n".as_bytes().split_at(16);
+            socket.write_all(first).await.unwrap();
+            socket.flush().await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            socket.write_all(second).await.unwrap();
+            std::future::pending::<()>().await;
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_falls_silent_is_given_up() {
+        let mut client = Client::new(&falls_silent().await, None, None).unwrap();
+        client.silence = Duration::from_millis(200);
+        let mut heard = Vec::new();
+        let followed = client.follow("/v1/events/stream", &[], |message| {
+            heard.push(message);
+            Ok(true)
+        });
+        let failure = followed.await.unwrap_err();
+        assert_eq!(heard[0]["name"], "ü");
+        assert_eq!(failure.exit, Exit::Unavailable);
+        assert!(failure.to_string().contains("try:"), "{failure}");
     }
 }

@@ -25,6 +25,20 @@ pub enum Exit {
     Timeout = 124,
 }
 
+impl Exit {
+    /// What to try when nobody knows better.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Usage => "`flowfabric help`, or the same command with --help",
+            Self::RunFailed | Self::RunEnded => "`flowfabric run show ID --events` tells more",
+            Self::NotFound => "see what there is with `flowfabric run ls`",
+            Self::Unavailable | Self::Timeout => "again in a moment; `flowfabric doctor` says more",
+            Self::Denied => "a token with the scope that is needed, in FF_TOKEN",
+            Self::Failure => "`flowfabric doctor` looks at the store and its settings",
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
@@ -70,11 +84,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.message)?;
-        match &self.hint {
-            Some(hint) => write!(f, "\n  try: {hint}"),
-            None => Ok(()),
-        }
+        let hint = self.hint.as_deref().unwrap_or(self.exit.hint());
+        write!(f, "error: {}\n  try: {hint}", self.message)
     }
 }
 

@@ -5,6 +5,8 @@ mod client;
 mod commands;
 mod failure;
 mod output;
+mod progress;
+mod sse;
 
 use std::process::ExitCode;
 

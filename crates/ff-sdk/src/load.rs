@@ -34,6 +34,8 @@ pub struct Load {
     pub claim: usize,
     pub workers: usize,
     pub payload: Vec<u8>,
+    /// How many of the present work are done, for whoever watches.
+    pub done: Arc<AtomicUsize>,
 }
 
 impl Load {
@@ -56,6 +58,7 @@ impl Load {
                             return Err(error);
                         }
                     }
+                    load.done.fetch_add(count, Ordering::Relaxed);
                 }
                 Ok(())
             });
@@ -76,6 +79,7 @@ impl Load {
                 let args = load.claim_args();
                 let mut in_hand: Vec<ClaimedExecution> = Vec::new();
                 while let Some(max) = take(&left, load.claim) {
+                    load.done.fetch_add(in_hand.len(), Ordering::Relaxed);
                     let finishing = complete(&*transport, std::mem::take(&mut in_hand));
                     let claiming = transport.claim(ClaimArgs { max, ..args.clone() });
                     let (finished, claimed) = tokio::join!(biased; finishing, claiming);

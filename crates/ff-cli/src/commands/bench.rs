@@ -1,15 +1,18 @@
 //! `flowfabric bench`: how much work a running server takes and hands out.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use clap::Args;
+use ff_core::engine_error::EngineError;
 use ff_sdk::load::Load;
 use ff_sdk::transport::{Http, HttpOptions, Transport};
 use serde_json::json;
 
 use crate::cli::Server;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, confirm, say};
+use crate::output::{Output, confirm};
+use crate::progress::Progress;
 
 /// Submits executions in batches and lets workers complete them, in a lane of its own.
 #[derive(Args)]
@@ -67,11 +70,12 @@ impl Bench {
             workers: self.workers,
             payload: serde_json::to_vec(&"x".repeat(self.payload.saturating_sub(2)))
                 .unwrap_or_default(),
+            done: Arc::default(),
         };
-        say(&format!("submitting {} in batches of {}", load.executions, load.batch));
-        let submit = load.submit(&transport).await.map_err(|error| failed(&error))?;
-        say(&format!("{} workers claim {} at a time", load.workers, load.claim));
-        let drain = load.drain(&transport).await.map_err(|error| failed(&error))?;
+        let words = format!("submitting {} in batches of {}", load.executions, load.batch);
+        let submit = watched(&words, &load, load.submit(&transport)).await?;
+        let words = format!("{} workers claim {} at a time", load.workers, load.claim);
+        let drain = watched(&words, &load, load.drain(&transport)).await?;
         output.one(&json!({
             "executions": load.executions,
             "submit_per_second": submit.round(),
@@ -85,7 +89,19 @@ impl Bench {
     }
 }
 
-fn failed(error: &ff_core::engine_error::EngineError) -> Failure {
+/// Shows how far the work has come.
+async fn watched(
+    words: &str,
+    load: &Load,
+    work: impl Future<Output = Result<f64, EngineError>>,
+) -> Result<f64, Failure> {
+    load.done.store(0, Ordering::Relaxed);
+    let progress = Progress::bar(words, load.executions as u64);
+    let done = || load.done.load(Ordering::Relaxed) as u64;
+    progress.during(work, done).await.map_err(|error| failed(&error))
+}
+
+fn failed(error: &EngineError) -> Failure {
     let exit = if error.retryable() { Exit::Unavailable } else { Exit::Failure };
     Failure::new(exit, error.to_string())
         .hint("start a server with `flowfabric dev`, and give its token with FF_TOKEN")

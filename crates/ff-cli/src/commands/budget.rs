@@ -7,7 +7,7 @@ use ff_api::Span;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
-use super::{Session, segment};
+use super::{Session, all, segment};
 use crate::cli::{pair, span};
 use crate::failure::Failure;
 use crate::output::{column, confirm, say};
@@ -88,7 +88,7 @@ impl Budget {
         let client = &session.client;
         match self {
             Self::Ls => {
-                let answer = client.get("/v1/budgets", &[("limit", "1000".to_owned())]).await?;
+                let answer = all(client, "/v1/budgets", "budgets", &[]).await?;
                 let columns = [
                     column("BUDGET", "budget_id"),
                     column("SCOPE", "scope"),

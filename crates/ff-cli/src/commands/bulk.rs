@@ -7,9 +7,10 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::run::Filter;
-use super::{Session, segment};
+use super::{Session, all, segment};
 use crate::failure::{Exit, Failure};
 use crate::output::{column, confirm, say};
+use crate::progress::Progress;
 
 #[derive(Subcommand)]
 pub enum Bulk {
@@ -163,9 +164,12 @@ pub async fn start(
         ));
         return Ok(started);
     }
-    say(&format!("waiting for its end; `flowfabric bulk stop {id}` would stop it"));
+    say(&format!("`flowfabric bulk stop {id}` would stop it"));
+    let count = |seen: &Value, name: &str| seen[name].as_u64().unwrap_or(0);
+    let progress = Progress::bar("waiting for its end", count(&started, "matched"));
     loop {
         let seen = session.client.get(&path(id, ""), &[]).await?;
+        progress.set(["changed", "skipped", "failed"].iter().map(|name| count(&seen, name)).sum());
         if seen["state"] != "running" {
             return Ok(seen);
         }
@@ -174,7 +178,7 @@ pub async fn start(
 }
 
 async fn list(session: &Session) -> Result<(), Failure> {
-    let answer = session.client.get("/v1/bulk", &[]).await?;
+    let answer = all(&session.client, "/v1/bulk", "operations", &[]).await?;
     let columns = [
         column("ID", "bulk_id"),
         column("ACTION", "action.type"),
@@ -190,8 +194,7 @@ async fn list(session: &Session) -> Result<(), Failure> {
 }
 
 async fn failures(session: &Session, bulk_id: &str) -> Result<(), Failure> {
-    let query = [("limit", "1000".to_owned())];
-    let answer = session.client.get(&path(bulk_id, "/failures"), &query).await?;
+    let answer = all(&session.client, &path(bulk_id, "/failures"), "failures", &[]).await?;
     let columns =
         [column("EXECUTION", "execution_id"), column("CODE", "code"), column("REASON", "reason")];
     session.output.list(&answer, "failures", &columns)

@@ -3,18 +3,19 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ff_core::contracts::{ListExecutionsArgs, ListOrder};
-use ff_core::engine_backend::{EngineBackend, LimitOperations};
+use ff_core::contracts::{Drift, FlowStatus, ListExecutionsArgs, ListFlowsArgs, ListOrder};
+use ff_core::engine_backend::{CounterOperations, EngineBackend, FlowOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
 use ff_core::state::{LaneState, PublicState};
 use ff_core::store::Query;
-use ff_core::types::{Namespace, TimestampMs};
+use ff_core::types::TimestampMs;
 use serde_json::{Value, json};
 
 use super::serve::{Settings, failed};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, column, say};
+use crate::progress::Progress;
 
 #[derive(Args)]
 pub struct Doctor {
@@ -23,7 +24,8 @@ pub struct Doctor {
     /// Waiting longer than this counts as a finding.
     #[arg(long, value_parser = crate::cli::span, default_value = "15m")]
     old: ff_api::Span,
-    /// Mend what can be mended without losing anything: whatever is overdue is done.
+    /// Mend what can be mended without losing anything: whatever is overdue is done, and counters
+    /// that are wrong are counted again.
     #[arg(long)]
     repair: bool,
 }
@@ -33,6 +35,8 @@ const CLOCK: Duration = Duration::from_secs(2);
 /// What should have happened longer ago than this has been forgotten.
 const LATE: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_millis(250);
+/// How many counters that are wrong are told one by one.
+const TOLD: usize = 5;
 
 impl Doctor {
     pub async fn run(self, output: Output) -> Result<(), Failure> {
@@ -53,13 +57,27 @@ impl Doctor {
         }
     }
 
-    /// What is overdue is mended by the sweeper, which only does what was to be done anyway.
+    /// What is overdue is mended by the sweeper, which only does what was to be done anyway, and
+    /// counters by counting again what they count.
     async fn examine(&self, backend: &dyn EngineBackend) -> Result<Vec<Value>, EngineError> {
         if self.repair {
-            let swept = backend.engine().sweep().await?;
-            say(&format!("{swept} things were overdue and are done"));
+            self.mend(backend).await?;
         }
         self.look(backend).await
+    }
+
+    async fn mend(&self, backend: &dyn EngineBackend) -> Result<(), EngineError> {
+        let progress = Progress::spinner("doing what is overdue");
+        let swept = progress.spin(backend.engine().sweep()).await?;
+        drop(progress);
+        say(&format!("{swept} things were overdue and are done"));
+        let mended = recount(backend, true).await?.drifts;
+        for drift in &mended {
+            say(&format!("mended: {}", told(drift)));
+        }
+        // Whoever waited for them goes on.
+        backend.engine().sweep().await?;
+        Ok(())
     }
 
     async fn look(&self, backend: &dyn EngineBackend) -> Result<Vec<Value>, EngineError> {
@@ -87,7 +105,7 @@ impl Doctor {
 
         findings.push(overdue(backend, store.now()).await?);
         findings.push(leases(backend, store.now()).await?);
-        findings.push(counters(backend, active).await?);
+        findings.push(counters(backend).await?);
 
         let lanes = backend.list_lanes().await?;
         let paused = lanes.iter().filter(|lane| lane.state == LaneState::Paused);
@@ -152,31 +170,66 @@ async fn leases(backend: &dyn EngineBackend, now: TimestampMs) -> Result<Value, 
     Ok(finding("leases", stale == 0, &format!("{stale} expired and still held")))
 }
 
-/// Counters of limits that hold more than there is to be held.
-async fn counters(backend: &dyn EngineBackend, active: u64) -> Result<Value, EngineError> {
-    let (mut stuck, mut namespaces) = (Vec::new(), vec![Namespace::default()]);
-    namespaces.extend(backend.counts().await?.into_iter().map(|lane| lane.namespace));
-    namespaces.sort();
-    namespaces.dedup();
-    for namespace in &namespaces {
-        for quota in backend.list_quotas(namespace, None, limits::PAGE).await? {
-            let quota = backend.get_quota(namespace, &quota.quota_id).await?;
-            let held: u64 = quota.usage.iter().map(|usage| usage.in_use).sum();
-            if held > active {
-                stuck.push(format!("quota {} holds {held}", quota.quota.quota_id.as_str()));
+/// Counters that do not say how many there are.
+async fn counters(backend: &dyn EngineBackend) -> Result<Value, EngineError> {
+    let Recount { drifts, flows, left_out } = recount(backend, false).await?;
+    let mut words = match drifts.len() {
+        0 => format!("all are right, those of {flows} open flows too"),
+        wrong => {
+            let told: Vec<_> = drifts.iter().take(TOLD).map(told).collect();
+            format!("{wrong} are wrong: {}", told.join("; "))
+        }
+    };
+    if left_out > 0 {
+        words += &format!("; {left_out} flows are too large or too busy to be counted");
+    }
+    Ok(finding("counters", drifts.is_empty(), &words))
+}
+
+fn told(drift: &Drift) -> String {
+    let Drift { subject, counter, stored, counted } = drift;
+    format!("{counter} of {subject} says {stored} and is {counted}")
+}
+
+struct Recount {
+    drifts: Vec<Drift>,
+    /// How many flows were counted, and how many could not be.
+    flows: usize,
+    left_out: usize,
+}
+
+/// Counts what limits and open flows have counters for, and mends them if asked to. A flow that has
+/// ended waits for no counter.
+async fn recount(backend: &dyn EngineBackend, mend: bool) -> Result<Recount, EngineError> {
+    let progress = Progress::spinner("counting what limits and flows have counters for");
+    let drifts = progress.spin(backend.recount_limits(mend)).await?;
+    let mut recount = Recount { drifts, flows: 0, left_out: 0 };
+    let mut args = ListFlowsArgs {
+        statuses: vec![FlowStatus::Open, FlowStatus::Running, FlowStatus::Blocked],
+        limit: limits::PAGE,
+        ..ListFlowsArgs::default()
+    };
+    loop {
+        let page = backend.list_flows(args.clone()).await?;
+        for flow in page.flows {
+            match progress.spin(backend.recount_flow(&flow.flow_id, mend)).await {
+                Ok(drifts) => {
+                    recount.flows += 1;
+                    recount.drifts.extend(drifts);
+                }
+                // It has been forgotten since it was listed.
+                Err(EngineError::NotFound { .. }) => {}
+                Err(EngineError::Contention(_) | EngineError::Validation { .. }) => {
+                    recount.left_out += 1;
+                }
+                Err(error) => return Err(error),
             }
         }
-        if active == 0 && !namespace.as_str().is_empty() {
-            for budget in backend.list_budgets(namespace, None, limits::PAGE).await? {
-                let held: u64 = budget.dimensions.values().map(|usage| usage.reserved).sum();
-                if held > 0 {
-                    stuck.push(format!("budget {} holds {held}", budget.budget_id.as_str()));
-                }
-            }
+        args.cursor = page.next_cursor;
+        if args.cursor.is_none() {
+            return Ok(recount);
         }
     }
-    let words = if stuck.is_empty() { "none is stuck".to_owned() } else { stuck.join(", ") };
-    Ok(finding("counters", stuck.is_empty(), &format!("{words}; {active} are active")))
 }
 
 fn finding(check: &str, ok: bool, found: &str) -> Value {

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::serve::{Settings, failed};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::progress::Progress;
 
 #[derive(Args)]
 pub struct Migrate {
@@ -17,7 +18,10 @@ impl Migrate {
     pub async fn run(self, output: Output) -> Result<(), Failure> {
         let config = self.settings.load()?;
         // Opening a store applies what is missing, in one transaction, and refuses what is newer.
-        let backend = ff_server::open(&config).await.map_err(|error| failed(&error))?;
+        let progress = Progress::spinner("bringing the schema up to date");
+        let backend = progress.spin(ff_server::open(&config)).await;
+        drop(progress);
+        let backend = backend.map_err(|error| failed(&error))?;
         let store = backend.engine().engine().store().name();
         backend.close().await;
         output.one(&json!({ "store": store, "schema": "up to date" }))

@@ -20,14 +20,44 @@ pub mod waitpoint;
 pub mod webhook;
 pub mod worker;
 
+use serde_json::{Value, json};
+
 use crate::client::Client;
 use crate::failure::Failure;
 use crate::output::Output;
+
+/// As many as the server puts on one page.
+const PAGE: usize = 1000;
 
 /// What a command that asks the server has at hand.
 pub struct Session {
     pub client: Client,
     pub output: Output,
+}
+
+/// All things of one kind, page by page, under the name that they have in the answers.
+pub async fn all(
+    client: &Client,
+    path: &str,
+    name: &str,
+    query: &[(&'static str, String)],
+) -> Result<Value, Failure> {
+    let (mut found, mut place) = (Vec::new(), None);
+    loop {
+        let mut query = query.to_vec();
+        query.push(("limit", PAGE.to_string()));
+        query.extend(place.take());
+        let mut page = client.get(path, &query).await?;
+        if let Value::Array(items) = page[name].take() {
+            found.extend(items);
+        }
+        for (next, again) in [("next_after", "after"), ("next_cursor", "cursor")] {
+            place = place.or_else(|| page[next].as_str().map(|at| (again, at.to_owned())));
+        }
+        if place.is_none() {
+            return Ok(json!({ name: found }));
+        }
+    }
 }
 
 /// A name or an identity as one segment of a path.
@@ -61,7 +91,48 @@ pub fn input(text: &str) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::segment;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers each request with what is on the page that it asks for.
+    async fn pages(page: fn(&str) -> Value) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut socket, _)) = listener.accept().await {
+                let mut request = [0; 2048];
+                let read = socket.read(&mut request).await.unwrap();
+                let request = String::from_utf8_lossy(&request[..read]).into_owned();
+                let body = page(request.lines().next().unwrap_or_default()).to_string();
+                let head = format!("content-length: {}\r\nconnection: close", body.len());
+                let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}");
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        format!("http://{address}")
+    }
+
+    #[tokio::test]
+    async fn every_page_is_read() {
+        let url = pages(|request| match request {
+            _ if !request.contains("limit=1000") || !request.contains("lane=a") => json!({}),
+            _ if request.contains("after=b") => json!({ "things": [3] }),
+            _ => json!({ "things": [1, 2], "next_after": "b" }),
+        });
+        let client = Client::new(&url.await, None, None).unwrap();
+        let query = [("lane", "a".to_owned())];
+        let found = all(&client, "/v1/things", "things", &query).await.unwrap();
+        assert_eq!(found, json!({ "things": [1, 2, 3] }));
+        let url = pages(|request| match request.contains("cursor=x%2By") {
+            true => json!({ "things": [2] }),
+            false => json!({ "things": [1], "next_cursor": "x+y" }),
+        });
+        let client = Client::new(&url.await, None, None).unwrap();
+        let found = all(&client, "/v1/things", "things", &[]).await.unwrap();
+        assert_eq!(found, json!({ "things": [1, 2] }));
+    }
 
     #[test]
     fn identities_are_one_segment() {

@@ -5,7 +5,7 @@ use ff_api::Span;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Session, segment};
+use super::{Session, all, segment};
 use crate::cli::pair;
 use crate::failure::Failure;
 use crate::output::{column, confirm, say};
@@ -58,7 +58,7 @@ impl Quota {
         let client = &session.client;
         match self {
             Self::Ls => {
-                let answer = client.get("/v1/quotas", &[("limit", "1000".to_owned())]).await?;
+                let answer = all(client, "/v1/quotas", "quotas", &[]).await?;
                 let columns = [
                     column("QUOTA", "quota_id"),
                     column("LANE", "lane_id"),

@@ -5,7 +5,7 @@ use ff_api::Span;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Session, segment};
+use super::{Session, all, segment};
 use crate::cli::span;
 use crate::failure::Failure;
 use crate::output::{column, say};
@@ -47,7 +47,7 @@ impl Token {
                 Ok(())
             }
             Self::Ls => {
-                let answer = client.get("/v1/tokens", &[]).await?;
+                let answer = all(client, "/v1/tokens", "tokens", &[]).await?;
                 let columns = [
                     column("ID", "token_id"),
                     column("NAME", "name"),

@@ -5,7 +5,7 @@ use ff_api::Span;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Session, segment};
+use super::{Session, all, segment};
 use crate::cli::span;
 use crate::failure::Failure;
 use crate::output::{column, say};
@@ -62,7 +62,7 @@ impl Webhook {
                 Ok(())
             }
             Self::Ls => {
-                let answer = client.get("/v1/webhooks", &[]).await?;
+                let answer = all(client, "/v1/webhooks", "webhooks", &[]).await?;
                 let columns = [
                     column("ID", "webhook_id"),
                     column("NAME", "name"),

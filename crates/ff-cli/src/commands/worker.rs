@@ -4,7 +4,7 @@ use clap::Subcommand;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Session, segment};
+use super::{Session, all, segment};
 use crate::failure::{Exit, Failure};
 use crate::output::{column, say};
 
@@ -62,18 +62,10 @@ fn unknown(instance: &str) -> Failure {
 }
 
 pub async fn workers(session: &Session, lane: Option<String>) -> Result<Vec<Value>, Failure> {
-    let (mut workers, mut after) = (Vec::new(), None::<String>);
-    loop {
-        let mut query = vec![("limit", "1000".to_owned())];
-        query.extend(lane.clone().map(|lane| ("lane_id", lane)));
-        query.extend(after.map(|after| ("after", after)));
-        let mut page = session.client.get("/v1/workers", &query).await?;
-        if let Value::Array(items) = page["workers"].take() {
-            workers.extend(items);
-        }
-        after = page["next_after"].as_str().map(str::to_owned);
-        if after.is_none() {
-            return Ok(workers);
-        }
+    let query: Vec<_> = lane.map(|lane| ("lane_id", lane)).into_iter().collect();
+    let mut found = all(&session.client, "/v1/workers", "workers", &query).await?;
+    match found["workers"].take() {
+        Value::Array(workers) => Ok(workers),
+        _ => Ok(Vec::new()),
     }
 }

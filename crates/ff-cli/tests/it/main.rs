@@ -2,6 +2,7 @@
 
 mod command;
 mod docs;
+mod doctor;
 mod nouns;
 
 use command::Dev;
@@ -13,7 +14,7 @@ fn work_is_started_watched_and_ended_from_the_shell() {
     let ran =
         dev.run(&["run", "start", "echo", "--lane", "demo", "--input", "{\"a\": 1}", "--wait"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "{\"a\":1}\n"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("waiting for its end"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("waiting for the end of"), "{}", ran.stderr);
 
     let listed = dev.run(&["run", "ls", "-o", "jsonl", "--state", "completed"]);
     let one: Value = serde_json::from_str(listed.stdout.trim()).expect("one line of JSON");

@@ -1,14 +1,5 @@
 //! Flows, workers, limits, waitpoints, the live view and the benchmark from the shell.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
-use ff_core::backend::CapabilitySet;
-use ff_core::contracts::{ClaimArgs, Submission};
-use ff_core::engine::clock::ManualClock;
-use ff_core::engine_backend::EngineBackend;
-use ff_core::types::{LaneId, WorkerId, WorkerInstanceId};
 use serde_json::{Value, json};
 
 use crate::command::{self, Dev, Ran};
@@ -173,47 +164,4 @@ fn the_view_and_the_benchmark_run_against_a_server() {
     assert_eq!(dev.run(&["bench", "--claim", "0", "--yes"]).code, 64);
     let away = command::run(&["--url", "http://127.0.0.1:9", "bench", "--yes"], &[]);
     assert_eq!(away.code, 69, "{}", away.stderr);
-}
-
-/// A store in which a worker died years ago with work in hand, and nobody has looked since.
-async fn forgotten(path: &str) {
-    let mut options = SqliteOptions::new(path);
-    options.clock = Arc::new(ManualClock::new(1_600_000_000_000));
-    let engine = SqliteBackend::open(options).await.expect("a store");
-    engine.submit(vec![Submission::new("lane", "kind")]).await.expect("submit");
-    let claim = ClaimArgs {
-        lanes: vec![LaneId::new("lane")],
-        capabilities: CapabilitySet::default(),
-        worker_id: WorkerId::new("w"),
-        worker_instance_id: WorkerInstanceId::new("w-1"),
-        lease_ttl_ms: 30_000,
-        max: 1,
-        wait: Duration::ZERO,
-    };
-    assert_eq!(engine.claim_many(claim).await.expect("claim").len(), 1);
-    engine.close().await;
-}
-
-#[test]
-fn a_store_is_mended_on_request() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().to_str().expect("a plain path");
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(forgotten(&format!("{data}/flowfabric.db")));
-    let doctor = ["doctor", "--data", data, "--repair", "--old", "36500d", "-o", "json"];
-    let mended = command::run(&doctor, &[]);
-    let checks = parsed(&mended);
-    let found = |name: &str| {
-        let checks = checks["checks"].as_array().expect("checks").iter();
-        let check = checks.clone().find(|one| one["check"] == name).expect(name);
-        check["found"].as_str().unwrap_or_default().to_owned()
-    };
-    assert_eq!(found("backlog"), "1 waiting, 0 active", "the dead worker's is handed out again");
-    assert_eq!(found("leases"), "0 expired and still held");
-    assert_eq!(found("timers"), "none is late");
-    assert_eq!(found("counters"), "none is stuck; 0 are active");
-    assert!(mended.stderr.contains("overdue"), "{}", mended.stderr);
-    let old = command::run(&["doctor", "--data", data], &[]);
-    assert!(old.code == 1 && old.stderr.contains("try:"), "{}", old.stderr);
-    assert!(old.stdout.contains("oldest waiting"), "{}", old.stdout);
 }

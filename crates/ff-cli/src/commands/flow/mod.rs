@@ -10,6 +10,7 @@ use super::{Session, input, segment};
 use crate::cli::span;
 use crate::failure::{Exit, Failure};
 use crate::output::{Format, column, line, say};
+use crate::progress::Progress;
 
 #[derive(Subcommand)]
 pub enum Flow {
@@ -117,7 +118,7 @@ async fn submit(session: &Session, graph: &str, wait: Option<Span>) -> Result<()
     }
     let Some(patience) = wait else { return session.output.one(&answer) };
     let id = answer["flow_id"].as_str().unwrap_or_default();
-    say(&format!("flow {id} is accepted; waiting for its end"));
+    say(&format!("flow {id} is accepted"));
     let end = finished(session, id, patience).await?;
     session.output.one(&end)?;
     let status = end["status"].as_str().unwrap_or_default();
@@ -125,7 +126,9 @@ async fn submit(session: &Session, graph: &str, wait: Option<Span>) -> Result<()
     match status {
         "completed" => Ok(()),
         "failed" => Err(Failure::new(Exit::RunFailed, format!("flow {id} has failed")).hint(hint)),
-        "cancelled" => Err(Failure::new(Exit::RunEnded, format!("flow {id} is cancelled"))),
+        "cancelled" => {
+            Err(Failure::new(Exit::RunEnded, format!("flow {id} is cancelled")).hint(hint))
+        }
         _ => Err(Failure::new(Exit::Timeout, format!("flow {id} has not ended: it is {status}"))
             .hint(hint)),
     }
@@ -134,10 +137,12 @@ async fn submit(session: &Session, graph: &str, wait: Option<Span>) -> Result<()
 /// The flow when it has ended, or when the time is up.
 async fn finished(session: &Session, id: &str, patience: Span) -> Result<Value, Failure> {
     let give_up = std::time::Instant::now() + patience.0;
+    let progress = Progress::spinner(&format!("waiting for the end of flow {id}"));
     loop {
         let left = give_up.saturating_duration_since(std::time::Instant::now());
         let wait = Span(left.min(super::run::LONG_POLL)).to_string();
-        let flow = session.client.get(&path(id, ""), &[("wait", wait)]).await?;
+        let (path, query) = (path(id, ""), [("wait", wait)]);
+        let flow = progress.spin(session.client.get(&path, &query)).await?;
         let ended = ["completed", "failed", "cancelled"].iter().any(|end| flow["status"] == *end);
         if ended || left.is_zero() {
             return Ok(flow);

@@ -78,7 +78,7 @@ impl Start {
         if !self.wait {
             return session.output.one(&answer);
         }
-        say(&format!("{id} is accepted; waiting for its end"));
+        say(&format!("{id} is accepted"));
         Outcome { execution_id: id, wait: Some(self.timeout) }.run(session).await
     }
 

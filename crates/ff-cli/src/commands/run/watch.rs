@@ -12,6 +12,7 @@ use crate::commands::Session;
 use crate::commands::events::COLUMNS;
 use crate::failure::{Exit, Failure};
 use crate::output::{Format, line, say};
+use crate::progress::Progress;
 
 #[derive(Args)]
 pub struct Outcome {
@@ -66,13 +67,9 @@ pub async fn tail(session: &Session, execution_id: &str) -> Result<(), Failure> 
 impl Outcome {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
         let wait = self.wait.map_or(Duration::ZERO, |wait| wait.0);
-        let give_up = Instant::now() + wait;
-        let answer = loop {
-            let left = give_up.saturating_duration_since(Instant::now());
-            let answer = result(session, &self.execution_id, left.min(LONG_POLL)).await?;
-            if answer["finished"] == true || left.is_zero() {
-                break answer;
-            }
+        let answer = match wait.is_zero() {
+            true => result(session, &self.execution_id, wait).await?,
+            false => self.waited(session, wait).await?,
         };
         let state = answer["public_state"].as_str().unwrap_or_default().to_owned();
         match session.output.format {
@@ -91,10 +88,25 @@ impl Outcome {
             .hint(format!("`flowfabric run show '{id}' --events`, then `run replay`"))),
             "cancelled" | "expired" | "skipped" => {
                 let reason = why("cancellation_reason");
-                Err(Failure::new(Exit::RunEnded, format!("{id} is {state}. {reason}")))
+                Err(Failure::new(Exit::RunEnded, format!("{id} is {state}. {reason}"))
+                    .hint(format!("`flowfabric run show '{id}' --events`, then `run replay`")))
             }
             _ => Err(Failure::new(Exit::Timeout, format!("{id} has not ended: it is {state}"))
                 .hint(format!("`flowfabric run why '{id}'` says what it waits for"))),
+        }
+    }
+
+    /// The execution when it has ended, or when the time is up.
+    async fn waited(&self, session: &Session, wait: Duration) -> Result<Value, Failure> {
+        let give_up = Instant::now() + wait;
+        let progress = Progress::spinner(&format!("waiting for the end of {}", self.execution_id));
+        loop {
+            let left = give_up.saturating_duration_since(Instant::now());
+            let asked = result(session, &self.execution_id, left.min(LONG_POLL));
+            let answer = progress.spin(asked).await?;
+            if answer["finished"] == true || left.is_zero() {
+                return Ok(answer);
+            }
         }
     }
 
