@@ -57,11 +57,12 @@ fn errors_page() -> String {
          Every error has a stable code. A retryable error means that the same request may succeed \
          later;\nany other will be refused again as long as the request and the state stay as they \
          are.\n\n\
-         | code | `EngineError` | retry |\n|---|---|---|\n"
+         Where no meaning stands here, the error says in detail what is wrong.\n\n\
+         | code | `EngineError` | retry | meaning |\n|---|---|---|---|\n"
     );
-    for (code, variant, class) in EngineError::table() {
+    for (code, variant, class, meaning) in EngineError::table() {
         let retry = if class == ErrorClass::Retryable { "yes" } else { "no" };
-        let _ = writeln!(page, "| `{code}` | `{variant}` | {retry} |");
+        let _ = writeln!(page, "| `{code}` | `{variant}` | {retry} | {meaning} |");
     }
     page
 }

@@ -72,7 +72,14 @@ impl Failure {
             429 | 503 => {
                 (Exit::Unavailable, "try again in a moment; `flowfabric doctor` says more")
             }
-            _ => (Exit::Failure, "`flowfabric help` lists the commands and what they take"),
+            409 => (Exit::Failure, "`flowfabric run why ID` says where an execution stands"),
+            410 => {
+                (Exit::Failure, "begin again without a cursor: the log has forgotten that place")
+            }
+            413 => (Exit::Failure, "send less; `flowfabric config show` has the server's limits"),
+            422 => (Exit::Failure, "another key, or the same work as before under this one"),
+            500.. => (Exit::Failure, "the server's log has more under the id of the request"),
+            _ => (Exit::Failure, "the same command with --help says what it takes"),
         };
         let mut message = format!("{} ({})", problem.detail, problem.code);
         if let Some(id) = &problem.request_id {

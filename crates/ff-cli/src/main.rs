@@ -4,6 +4,7 @@ mod cli;
 mod client;
 mod commands;
 mod failure;
+mod log;
 mod output;
 mod progress;
 mod sse;

@@ -16,7 +16,9 @@ pub enum ErrorClass {
 }
 
 macro_rules! kinds {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $code:literal, $class:ident;)+ }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($variant:ident = $code:literal, $class:ident $(, $meaning:literal)?;)+
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
@@ -32,6 +34,11 @@ macro_rules! kinds {
 
             pub const fn class(self) -> ErrorClass {
                 match self { $(Self::$variant => ErrorClass::$class),+ }
+            }
+
+            /// What is the matter, where nobody can say more than that; empty where somebody can.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($meaning)?)),+ }
             }
         }
     };
@@ -61,43 +68,68 @@ kinds!(
 kinds!(
     /// Somebody else got there first.
     ContentionKind {
-        ExecutionNotEligible = "execution_not_eligible", Retryable;
-        ExecutionNotActive = "execution_not_active", Terminal;
-        LeaseConflict = "lease_conflict", Retryable;
-        RetryExhausted = "retry_exhausted", Retryable;
-        CascadeRunning = "cascade_running", Retryable;
+        ExecutionNotEligible = "execution_not_eligible", Retryable,
+            "the execution is not waiting to be handed out";
+        ExecutionNotActive = "execution_not_active", Terminal,
+            "no worker holds the execution";
+        LeaseConflict = "lease_conflict", Retryable,
+            "another worker holds the lease";
+        RetryExhausted = "retry_exhausted", Retryable,
+            "others were faster again and again; nothing was changed";
+        CascadeRunning = "cascade_running", Retryable,
+            "what happened to the flow before is still being told to its nodes";
     }
 );
 
 kinds!(
     /// The request contradicts something that is already stored.
     ConflictKind {
-        IdempotencyKeyReused = "idempotency_key_reused", Terminal;
-        ExecutionIdReused = "execution_id_reused", Terminal;
-        ResultAlreadyRecorded = "result_already_recorded", Terminal;
-        WaitpointAlreadyExists = "waitpoint_already_exists", Terminal;
-        RotationConflict = "rotation_conflict", Terminal;
-        TokenReused = "token_reused", Terminal;
-        FlowIdReused = "flow_id_reused", Terminal;
+        IdempotencyKeyReused = "idempotency_key_reused", Terminal,
+            "the idempotency key was used for other work";
+        ExecutionIdReused = "execution_id_reused", Terminal,
+            "the execution id was used for other work";
+        ResultAlreadyRecorded = "result_already_recorded", Terminal,
+            "another result was recorded before";
+        WaitpointAlreadyExists = "waitpoint_already_exists", Terminal,
+            "the waitpoint is there already";
+        RotationConflict = "rotation_conflict", Terminal,
+            "the key id is known with another secret";
+        TokenReused = "token_reused", Terminal,
+            "the token id is taken";
+        FlowIdReused = "flow_id_reused", Terminal,
+            "the flow id was used for another graph";
     }
 );
 
 kinds!(
     /// The execution is not in a state that allows this.
     StateKind {
-        StaleLease = "stale_lease", Terminal;
-        LeaseExpired = "lease_expired", Terminal;
-        ExecutionNotTerminal = "execution_not_terminal", Terminal;
-        MaxReplaysExhausted = "max_replays_exhausted", Terminal;
-        NotRunnable = "not_runnable", Terminal;
-        AlreadySuspended = "already_suspended", Terminal;
-        ExecutionNotSuspended = "execution_not_suspended", Terminal;
-        WaitpointNotPending = "waitpoint_not_pending", Terminal;
-        PendingWaitpointExpired = "pending_waitpoint_expired", Terminal;
-        WaitpointClosed = "waitpoint_closed", Terminal;
-        TargetNotSignalable = "target_not_signalable", Terminal;
-        NotInFlow = "not_in_flow", Terminal;
-        FlowEnded = "flow_ended", Terminal;
+        StaleLease = "stale_lease", Terminal,
+            "the lease is not the current one: it was lost, ended or given to another worker";
+        LeaseExpired = "lease_expired", Terminal,
+            "the lease has expired";
+        ExecutionNotTerminal = "execution_not_terminal", Terminal,
+            "the execution has not ended";
+        MaxReplaysExhausted = "max_replays_exhausted", Terminal,
+            "the execution was replayed as often as it may be";
+        NotRunnable = "not_runnable", Terminal,
+            "the execution does not wait to be run: it runs, is suspended or has ended";
+        AlreadySuspended = "already_suspended", Terminal,
+            "the execution is suspended already";
+        ExecutionNotSuspended = "execution_not_suspended", Terminal,
+            "the execution is not suspended";
+        WaitpointNotPending = "waitpoint_not_pending", Terminal,
+            "the waitpoint is in use or has ended";
+        PendingWaitpointExpired = "pending_waitpoint_expired", Terminal,
+            "the waitpoint has expired before anybody waited for it";
+        WaitpointClosed = "waitpoint_closed", Terminal,
+            "the waitpoint takes no more signals";
+        TargetNotSignalable = "target_not_signalable", Terminal,
+            "the execution takes no signals in its state";
+        NotInFlow = "not_in_flow", Terminal,
+            "the execution is not a member of a flow";
+        FlowEnded = "flow_ended", Terminal,
+            "the flow has ended or is cancelled";
     }
 );
 
@@ -109,11 +141,11 @@ pub enum EngineError {
     NotFound { entity: &'static str },
     #[error("{}: {detail}", kind.code())]
     Validation { kind: ValidationKind, detail: String },
-    #[error("{}", .0.code())]
+    #[error("{}: {}", .0.code(), .0.meaning())]
     Contention(ContentionKind),
-    #[error("{}", .0.code())]
+    #[error("{}: {}", .0.code(), .0.meaning())]
     Conflict(ConflictKind),
-    #[error("{}", .0.code())]
+    #[error("{}: {}", .0.code(), .0.meaning())]
     State(StateKind),
     /// The store could not be used; nothing was changed unless it says that the outcome is unknown.
     #[error("{backend}: {source}")]
@@ -174,19 +206,50 @@ impl EngineError {
     }
 
     /// Every code with its class: the table behind `docs/errors.md`.
-    pub fn table() -> Vec<(&'static str, &'static str, ErrorClass)> {
+    pub fn table() -> Vec<(&'static str, &'static str, ErrorClass, &'static str)> {
         let mut table = vec![
-            ("not_found", "NotFound", ErrorClass::Terminal),
-            ("transport", "Transport", ErrorClass::Retryable),
-            ("outcome_unknown", "OutcomeUnknown", ErrorClass::Retryable),
-            ("unavailable", "Unavailable", ErrorClass::Terminal),
-            ("busy", "ResourceExhausted", ErrorClass::Retryable),
-            ("timeout", "Timeout", ErrorClass::Retryable),
+            (
+                "not_found",
+                "NotFound",
+                ErrorClass::Terminal,
+                "there is no such thing, or it is somebody else's",
+            ),
+            (
+                "transport",
+                "Transport",
+                ErrorClass::Retryable,
+                "the store could not be used; nothing was changed",
+            ),
+            (
+                "outcome_unknown",
+                "OutcomeUnknown",
+                ErrorClass::Retryable,
+                "the store went away during the commit",
+            ),
+            (
+                "unavailable",
+                "Unavailable",
+                ErrorClass::Terminal,
+                "not for a caller that is confined to a namespace",
+            ),
+            ("busy", "ResourceExhausted", ErrorClass::Retryable, "as much waits as may wait"),
+            (
+                "timeout",
+                "Timeout",
+                ErrorClass::Retryable,
+                "what was waited for has not happened in time",
+            ),
         ];
-        table.extend(ValidationKind::ALL.iter().map(|k| (k.code(), "Validation", k.class())));
-        table.extend(ContentionKind::ALL.iter().map(|k| (k.code(), "Contention", k.class())));
-        table.extend(ConflictKind::ALL.iter().map(|k| (k.code(), "Conflict", k.class())));
-        table.extend(StateKind::ALL.iter().map(|k| (k.code(), "State", k.class())));
+        table.extend(
+            ValidationKind::ALL.iter().map(|k| (k.code(), "Validation", k.class(), k.meaning())),
+        );
+        table.extend(
+            ContentionKind::ALL.iter().map(|k| (k.code(), "Contention", k.class(), k.meaning())),
+        );
+        table.extend(
+            ConflictKind::ALL.iter().map(|k| (k.code(), "Conflict", k.class(), k.meaning())),
+        );
+        table.extend(StateKind::ALL.iter().map(|k| (k.code(), "State", k.class(), k.meaning())));
         table
     }
 }
@@ -247,5 +310,14 @@ mod tests {
         codes.sort_unstable();
         codes.dedup();
         assert_eq!(codes.len(), count);
+    }
+
+    #[test]
+    fn errors_without_a_detail_say_what_is_the_matter() {
+        for (code, variant, _, meaning) in EngineError::table() {
+            assert_eq!(meaning.is_empty(), variant == "Validation", "{code}");
+        }
+        let told = EngineError::State(StateKind::NotInFlow).to_string();
+        assert_eq!(told, "not_in_flow: the execution is not a member of a flow");
     }
 }

@@ -154,7 +154,8 @@ fn is_secret(key: &str) -> bool {
 }
 
 /// Variables that belong to clients and tests, not to the server.
-const FOREIGN: [&str; 5] = ["FF_URL", "FF_TOKEN", "FF_NAMESPACE", "FF_CONFIG", "FF_LOG"];
+const FOREIGN: [&str; 6] =
+    ["FF_URL", "FF_TOKEN", "FF_NAMESPACE", "FF_OUTPUT", "FF_CONFIG", "FF_LOG"];
 const FILE: &str = "flowfabric.toml";
 
 impl Default for Config {

@@ -46,7 +46,11 @@ pub enum ServeError {
 }
 
 /// Opens the store, serves until `shutdown`, drains and closes the store.
-pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+pub async fn serve(
+    config: Config,
+    listening: impl FnOnce(SocketAddr),
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
     let mut config = config;
     config.check()?;
     let backend = open(&config).await?;
@@ -54,6 +58,7 @@ pub async fn serve(config: Config, shutdown: impl Future<Output = ()>) -> Result
         config.root_token = root_token(&config, &*backend.engine()).await?;
         let bound = Bound::bind(&config, backend.engine()).await?;
         tracing::info!(address = %bound.local_addr(), "listening");
+        listening(bound.local_addr());
         bound.run(shutdown).await;
         Ok(())
     };

@@ -88,6 +88,9 @@ impl From<EngineError> for Refusal {
         };
         let detail = match &error {
             EngineError::Validation { detail, .. } => detail.clone(),
+            EngineError::Contention(kind) => kind.meaning().to_owned(),
+            EngineError::Conflict(kind) => kind.meaning().to_owned(),
+            EngineError::State(kind) => kind.meaning().to_owned(),
             // What a database says may hold statements and addresses: it goes into the log alone.
             EngineError::Transport { backend, source } => {
                 tracing::warn!(backend, error = %source, "the store could not be used");

@@ -31,13 +31,10 @@ pub enum Schedule {
         #[arg(long, default_value = "")]
         reason: String,
     },
-    Resume {
-        name: String,
-    },
+    /// Start runs by itself again, from now on.
+    Resume { name: String },
     /// Start a run at once, beside whatever runs.
-    Trigger {
-        name: String,
-    },
+    Trigger { name: String },
     /// Make up for what was due from one instant up to another, in RFC 3339.
     Backfill {
         name: String,

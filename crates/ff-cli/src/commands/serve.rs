@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use ff_server::{Config, Layers};
+use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
 use crate::output::say;
 
 /// Settings of the server on the command line; `flowfabric config show` lists them all.
-#[derive(Args, Clone, Default)]
+#[derive(Args, Clone)]
 pub struct Settings {
     /// The file with settings; `flowfabric.toml` if it is there.
     #[arg(long, value_name = "FILE", env = "FF_CONFIG")]
@@ -26,6 +27,10 @@ pub struct Settings {
     /// Listen beyond this machine without asking for tokens.
     #[arg(long)]
     pub insecure: bool,
+    /// How much is told on stderr: off, error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FF_LOG")]
+    #[arg(value_parser = crate::log::level)]
+    pub log: LevelFilter,
     /// Any setting: `key=value`.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = crate::cli::pair)]
     pub set: Vec<(String, String)>,
@@ -65,14 +70,19 @@ impl Settings {
 impl Serve {
     pub async fn run(self) -> Result<(), Failure> {
         let config = self.settings.load()?;
-        say(&format!("listening on {}; Ctrl-C ends it", config.listen));
-        ff_server::serve(config, stopped()).await.map_err(|error| failed(&error))
+        crate::log::begin(self.settings.log);
+        let listening = |address| say(&format!("listening on {address}; Ctrl-C ends it"));
+        ff_server::serve(config, listening, stopped()).await.map_err(|error| failed(&error))
     }
 }
 
 pub fn failed(error: &dyn std::error::Error) -> Failure {
-    Failure::new(Exit::Failure, error.to_string())
-        .hint("`flowfabric doctor` looks at the store and its settings")
+    let message = error.to_string();
+    let hint = match message.contains("in use by another") {
+        true => "stop that process, or ask its server: --url or FF_URL says where it is",
+        false => "`flowfabric doctor` looks at the store and its settings",
+    };
+    Failure::new(Exit::Failure, message).hint(hint)
 }
 
 /// Ctrl-C, or whatever a service manager sends.

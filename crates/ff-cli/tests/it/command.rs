@@ -15,7 +15,7 @@ pub struct Ran {
 }
 
 /// Without whatever the caller's environment says about servers and settings.
-fn command(args: &[&str], environment: &[(&str, &str)]) -> Command {
+pub fn command(args: &[&str], environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(PROGRAM);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FF_")) {
         command.env_remove(name);

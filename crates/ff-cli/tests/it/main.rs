@@ -3,6 +3,7 @@
 mod command;
 mod docs;
 mod doctor;
+mod log;
 mod nouns;
 
 use command::Dev;

@@ -187,9 +187,9 @@ async fn without_tokens_only_this_machine_is_served() {
 async fn a_configured_server_serves_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let config = Config { data: folder.path().join("data"), ..config() };
-    ff_server::serve(config.clone(), std::future::ready(())).await.unwrap();
+    ff_server::serve(config.clone(), |_| (), std::future::ready(())).await.unwrap();
     assert!(folder.path().join("data/flowfabric.db").is_file());
     let strange = Config { backend: Some("mysql://x".into()), ..config };
-    let error = ff_server::serve(strange, std::future::ready(())).await.unwrap_err();
+    let error = ff_server::serve(strange, |_| (), std::future::ready(())).await.unwrap_err();
     assert!(error.to_string().contains("mysql"), "{error}");
 }

@@ -92,10 +92,10 @@ async fn files_that_are_no_certificates_are_named() {
         let data = folder.path().join("data");
         let (tls_cert, tls_key) = (Some(cert.clone()), Some(key.clone()));
         let config = Config { data, tls_cert, tls_key, ..config() };
-        let error = ff_server::serve(config, std::future::ready(())).await.unwrap_err();
+        let error = ff_server::serve(config, |_| (), std::future::ready(())).await.unwrap_err();
         assert!(error.to_string().contains(named), "{error}");
     }
     let half = Config { tls_cert: Some(cert), ..config() };
-    let error = ff_server::serve(half, std::future::ready(())).await.unwrap_err();
+    let error = ff_server::serve(half, |_| (), std::future::ready(())).await.unwrap_err();
     assert!(error.to_string().contains("together"), "{error}");
 }

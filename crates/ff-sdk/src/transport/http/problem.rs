@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn every_code_of_the_engine_keeps_its_class() {
-        for (code, _, class) in EngineError::table() {
+        for (code, _, class, _) in EngineError::table() {
             let retryable = class == ff_core::engine_error::ErrorClass::Retryable;
             let error = engine_error(problem(code, retryable));
             assert_eq!(error.class(), class, "{code}");

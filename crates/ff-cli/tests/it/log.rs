@@ -1,0 +1,60 @@
+//! What a server says of itself while it runs, and that it says no secrets.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::command;
+
+const TOKEN: &str = "ff_canary-token-0123456789abcdef0123456789";
+
+#[test]
+fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("a plain path");
+    let mut child = command::command(
+        &["serve", "--listen", "127.0.0.1:0", "--data", data],
+        &[("FF_ROOT_TOKEN", TOKEN), ("FF_LOG", "debug")],
+    )
+    .stderr(Stdio::piped())
+    .spawn()
+    .expect("the command runs");
+    let mut stderr = BufReader::new(child.stderr.take().expect("its stderr"));
+    let mut log = String::new();
+    let address = loop {
+        let mut line = String::new();
+        assert!(stderr.read_line(&mut line).expect("a line") > 0, "it ended: {log}");
+        if let Some(rest) = line.strip_prefix("listening on ") {
+            break rest.split(';').next().unwrap_or_default().to_owned();
+        }
+        log += &line;
+    };
+    let url = format!("http://{address}");
+    let ask = |args: &[&str]| command::run(args, &[("FF_URL", &url), ("FF_TOKEN", TOKEN)]);
+    let input = "\"canary-payload\"";
+    let started = ask(&["run", "start", "kind", "--input", input, "-o", "json"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    let started: Value = serde_json::from_str(&started.stdout).expect("JSON");
+    let id = started["execution_id"].as_str().expect("an id");
+    let refused = ask(&["run", "replay", id]);
+    assert_eq!(refused.code, 1);
+    let why = "error: the execution has not ended (execution_not_terminal)";
+    assert!(refused.stderr.starts_with(why) && refused.stderr.contains("try:"));
+
+    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    assert!(told.expect("kill runs").success());
+    assert!(child.wait().expect("it ends").success(), "it drains and ends well");
+    stderr.read_to_string(&mut log).expect("the rest");
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
+    assert!(lines.iter().any(|line| line["message"] == "listening" && line["level"] == "INFO"));
+    assert!(lines.iter().any(|line| line["route"] == "submit"), "requests are told: {log}");
+    assert!(!log.contains("canary"), "{log}");
+}
+
+#[test]
+fn a_level_that_nobody_knows_is_refused() {
+    let ran = command::run(&["serve", "--log", "loud"], &[]);
+    assert!(ran.code == 64 && ran.stderr.contains("say off, error, warn"), "{}", ran.stderr);
+}
