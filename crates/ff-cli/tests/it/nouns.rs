@@ -133,6 +133,8 @@ fn workers_are_listed_and_retired() {
     let dev = Dev::start();
     let worker = json!({"worker_id": "cook", "worker_instance_id": "cook-1", "lanes": ["soup"],
                         "liveness_ttl": "60s"});
+    let demo = parsed(&dev.run(&["worker", "ls", "--lane", "demo", "-o", "json"]));
+    assert_eq!(demo["workers"][0]["worker_id"], "demo", "it shows itself");
     dev.post("/v1/workers", &worker);
     let listed = parsed(&dev.run(&["worker", "ls", "--lane", "soup", "-o", "json"]));
     assert_eq!(listed["workers"][0]["worker_instance_id"], "cook-1");

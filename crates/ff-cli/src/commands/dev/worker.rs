@@ -1,11 +1,14 @@
 //! The demo worker: it serves the lane `demo` with three kinds of work.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ff_core::backend::CapabilitySet;
-use ff_core::contracts::{ClaimArgs, ClaimedExecution, FailArgs, FailureClass};
-use ff_core::engine_backend::EngineBackend;
+use ff_core::contracts::{
+    ClaimArgs, ClaimedExecution, FailArgs, FailureClass, RegisterWorkerArgs, WorkerRef,
+};
+use ff_core::engine_backend::{EngineBackend, WorkerOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::types::{LaneId, WorkerId, WorkerInstanceId};
 use serde_json::Value;
@@ -18,10 +21,13 @@ const LANE: &str = "demo";
 const SLOTS: usize = 16;
 const LEASE: Duration = Duration::from_secs(30);
 const LONGEST_SLEEP: Duration = Duration::from_secs(20);
+/// How often it gives a sign of life.
+const SIGN: Duration = Duration::from_secs(20);
 const REST: Duration = Duration::from_secs(1);
 
 /// Works until it is told to stop, and ends what it has begun.
 pub async fn work(backend: Arc<dyn EngineBackend>, stop: CancellationToken) {
+    let presence = tokio::spawn(be_known(backend.clone(), stop.clone()));
     let mut running: JoinSet<()> = JoinSet::new();
     while !stop.is_cancelled() {
         while running.len() >= SLOTS {
@@ -45,6 +51,26 @@ pub async fn work(backend: Arc<dyn EngineBackend>, stop: CancellationToken) {
         }
     }
     running.join_all().await;
+    let _ = presence.await;
+}
+
+/// Shows itself to whoever asks who is there, and goes when it is told to.
+async fn be_known(backend: Arc<dyn EngineBackend>, stop: CancellationToken) {
+    let ClaimArgs { worker_id, worker_instance_id, lanes, .. } = claim(1);
+    let worker = RegisterWorkerArgs {
+        worker_id,
+        worker_instance_id: worker_instance_id.clone(),
+        namespace: None,
+        lanes: lanes.into_iter().collect(),
+        capabilities: BTreeSet::new(),
+        liveness_ttl_ms: u64::try_from((SIGN * 3).as_millis()).unwrap_or(u64::MAX),
+    };
+    while !stop.is_cancelled() {
+        // Work does not depend on it, so what fails is tried again and hinders nobody.
+        let _ = backend.register_worker(worker.clone()).await;
+        let _ = tokio::time::timeout(SIGN, stop.cancelled()).await;
+    }
+    let _ = backend.retire_worker(&WorkerRef { worker_instance_id, namespace: None }).await;
 }
 
 fn claim(max: usize) -> ClaimArgs {
