@@ -10,7 +10,7 @@ use ff_core::contracts::{
 };
 use ff_core::engine_backend::{EngineBackend, WorkerOperations};
 use ff_core::engine_error::EngineError;
-use ff_core::types::{LaneId, WorkerId, WorkerInstanceId};
+use ff_core::types::{LaneId, Namespace, WorkerId, WorkerInstanceId};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -57,10 +57,12 @@ pub async fn work(backend: Arc<dyn EngineBackend>, stop: CancellationToken) {
 /// Shows itself to whoever asks who is there, and goes when it is told to.
 async fn be_known(backend: Arc<dyn EngineBackend>, stop: CancellationToken) {
     let ClaimArgs { worker_id, worker_instance_id, lanes, .. } = claim(1);
+    // Where people look who have said nothing of namespaces.
+    let namespace = Some(Namespace::new("default"));
     let worker = RegisterWorkerArgs {
         worker_id,
         worker_instance_id: worker_instance_id.clone(),
-        namespace: None,
+        namespace: namespace.clone(),
         lanes: lanes.into_iter().collect(),
         capabilities: BTreeSet::new(),
         liveness_ttl_ms: u64::try_from((SIGN * 3).as_millis()).unwrap_or(u64::MAX),
@@ -70,7 +72,7 @@ async fn be_known(backend: Arc<dyn EngineBackend>, stop: CancellationToken) {
         let _ = backend.register_worker(worker.clone()).await;
         let _ = tokio::time::timeout(SIGN, stop.cancelled()).await;
     }
-    let _ = backend.retire_worker(&WorkerRef { worker_instance_id, namespace: None }).await;
+    let _ = backend.retire_worker(&WorkerRef { worker_instance_id, namespace }).await;
 }
 
 fn claim(max: usize) -> ClaimArgs {
