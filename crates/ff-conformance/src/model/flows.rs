@@ -3,7 +3,7 @@
 use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use ff_core::contracts::{
     CancelFlowArgs, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraphArgs, FlowNode, FlowStatus,
-    ListFlowsArgs, OnSatisfied, ReplayFlowArgs, Submission, SubmitFlowArgs,
+    ListFlowsArgs, OnSatisfied, ParentResultsArgs, ReplayFlowArgs, Submission, SubmitFlowArgs,
 };
 use ff_core::engine_backend::{EngineBackend, FlowOperations};
 use ff_core::partition::{PartitionConfig, flow_partition};
@@ -49,7 +49,10 @@ impl FlowStep {
             Self::Describe(flow) => text(on, &on.describe_flow(&flow).await),
             Self::Graph(args) => text(on, &on.flow_graph(args).await),
             Self::List(args) => text(on, &on.list_flows(args).await),
-            Self::ParentResults(id) => text(on, &on.parent_results(&id).await),
+            Self::ParentResults(id) => {
+                let page = on.parent_results(ParentResultsArgs::new(id)).await;
+                text(on, &page.map(|page| page.parents))
+            }
         }
     }
 }
