@@ -1,5 +1,5 @@
-//! What a server says of itself while it runs, on stderr: text on a terminal, and JSON, one object on
-//! each line, where a program reads it.
+//! What a server says of itself while it runs, on stderr: text on a terminal, and JSON, one object
+//! on each line, where a program reads it.
 
 use std::io::{self, IsTerminal};
 

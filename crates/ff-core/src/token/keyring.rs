@@ -58,8 +58,8 @@ impl Keyring {
         self.keys.iter().map(|key| (&key.kid, &key.check))
     }
 
-    /// What a webhook signs with, made from a key and from bytes that the store may show to anybody;
-    /// none if this host does not have the key.
+    /// What a webhook signs with, made from a key and from bytes that the store may show to
+    /// anybody; none if this host does not have the key.
     pub fn webhook_secret(&self, kid: &str, salt: &[u8]) -> Option<[u8; 32]> {
         let key = self.keys.iter().find(|key| &*key.kid == kid)?;
         Some(key.webhook.clone().chain_update(salt).finalize().into_bytes().into())

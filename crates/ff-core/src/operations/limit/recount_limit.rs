@@ -1,6 +1,6 @@
-//! Where a limit stands, counted anew from what leases hold and who waits. Claims and ends of leases
-//! move it in their own transactions, so it differs only after somebody has written to the tables by
-//! hand, or because of a fault here; work would wait for room that nobody takes.
+//! Where a limit stands, counted anew from what leases hold and who waits. Claims and ends of
+//! leases move it in their own transactions, so it differs only after somebody has written to the
+//! tables by hand, or because of a fault here; work would wait for room that nobody takes.
 
 use super::drafts::Drafts;
 use crate::contracts::Amounts;

@@ -20,7 +20,7 @@ pub struct Account {
     pub used: Amounts,
     #[serde(default)]
     pub reserved: Amounts,
-    /// Leases that were ever let through: whoever counts them anew sees whether some came meanwhile.
+    /// Leases that were ever let through: whoever counts them anew sees whether some came since.
     #[serde(default)]
     pub grants: u64,
     /// When the present period began.
