@@ -23,10 +23,10 @@ fn sqlite_survives_kills() {
     }
 }
 
-/// Engines, workers and the server itself, each an eighth as often as the one process of SQLite.
+/// Engines, workers and the server itself, each a fifth as often as the one process of SQLite.
 #[test]
 fn postgres_survives_kills() {
-    let each = (kills() / 8).max(1).to_string();
+    let each = (kills() / 5).max(1).to_string();
     let engines = ["postgres", "--engine-kills", &each, "--worker-kills", &each];
     let run = chaos(&[&engines[..], &["--server-kills", &each]].concat());
     assert!(run.passed, "the run did not pass:\n{}", run.output);

@@ -19,7 +19,7 @@ pub(super) fn cancel(id: Uuid) -> CancelBulk {
     CancelBulk { key: BulkKey { id } }
 }
 
-pub(super) fn started(row: BulkRow) -> Answer {
+pub(super) fn started(row: &BulkRow) -> Answer {
     Answer::Bulk(row.key.id)
 }
 

@@ -47,7 +47,7 @@ impl Extension {
     }
 }
 
-pub(super) fn extended(result: SubmitFlowResult) -> Answer {
+pub(super) fn extended(result: &SubmitFlowResult) -> Answer {
     match result {
         SubmitFlowResult::Created { .. } => Answer::Done,
         SubmitFlowResult::Duplicate { .. } => Answer::Unneeded,

@@ -158,6 +158,11 @@ impl Answer {
 /// Takes the answer once the core has given one.
 pub(super) type Waiting = Box<dyn FnOnce() -> Option<Answer>>;
 
+/// An answer that needs only a look at the reply.
+fn seen<R>(answer: fn(&R) -> Answer) -> impl FnOnce(R) -> Answer {
+    move |reply| answer(&reply)
+}
+
 pub(super) fn job<O: Operation>(
     operation: O,
     answer: impl FnOnce(O::Reply) -> Answer + 'static,
@@ -232,14 +237,14 @@ impl Verb {
                 let own = result.clone();
                 job(work::record(handle, name, result), work::recorded(own))
             }
-            Self::Sleep(handle, duration) => job(work::sleep(handle, duration), work::slept),
-            Self::Append(handle, id) => job(work::append(handle, id), work::appended),
+            Self::Sleep(handle, duration) => job(work::sleep(handle, duration), seen(work::slept)),
+            Self::Append(handle, id) => job(work::append(handle, id), seen(work::appended)),
             Self::Extend(handle, number) => {
-                job(history.extensions[number].operation(&handle), extensions::extended)
+                job(history.extensions[number].operation(&handle), seen(extensions::extended))
             }
             Self::WaitChildren(handle) => job(WaitChildren { handle }, extensions::waits),
             Self::StartBulk(args) => {
-                job(bulk::start(*args, Uuid::from_u128(rng.u128(..))), bulk::started)
+                job(bulk::start(*args, Uuid::from_u128(rng.u128(..))), seen(bulk::started))
             }
             Self::CancelBulk(id) => job(bulk::cancel(id), done),
             Self::Rotate(kid, grace_ms) => job(waits::rotate(kid, grace_ms), done),

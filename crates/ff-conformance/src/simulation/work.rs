@@ -36,8 +36,8 @@ pub(super) fn sleep(handle: Handle, duration: Duration) -> SleepStep {
     SleepStep { handle, name: NAP.into(), duration }
 }
 
-pub(super) fn slept(outcome: SleepOutcome) -> Answer {
-    match outcome {
+pub(super) fn slept(outcome: &SleepOutcome) -> Answer {
+    match *outcome {
         SleepOutcome::Over { due_at, lease_expires_at } => {
             Answer::Slept { due_at, until: Some(lease_expires_at) }
         }
@@ -57,7 +57,7 @@ pub(super) fn append(handle: Handle, append_id: Uuid) -> AppendFrames {
     AppendFrames { handle, frames: vec![frame], append_id: Some(append_id) }
 }
 
-pub(super) fn appended(outcome: AppendFramesOutcome) -> Answer {
+pub(super) fn appended(outcome: &AppendFramesOutcome) -> Answer {
     Answer::Appended { sequence: outcome.first.sequence, until: outcome.lease_expires_at }
 }
 

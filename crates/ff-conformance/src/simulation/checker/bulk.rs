@@ -61,8 +61,8 @@ fn started<'e>(evidence: &'e Evidence, row: &BulkRow) -> Option<&'e EventRow> {
     })
 }
 
-/// What it says that it has changed is what the log says. A call that was sent twice has started two
-/// that say the same.
+/// What it says that it has changed is what the log says. A call that was sent twice has started
+/// two that say the same.
 fn check_changes(evidence: &Evidence, row: &BulkRow, rows: &[BulkRow]) -> Checked {
     let action = &row.definition.0.action;
     if matches!(action, BulkAction::Replay | BulkAction::ChangePriority { .. }) {

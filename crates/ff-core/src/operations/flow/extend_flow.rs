@@ -255,8 +255,8 @@ impl ExtendFlow {
         graph
     }
 
-    /// Which of the new nodes the holder can wait for: those that do not wait for it, be it by way of
-    /// somebody who waits for the holder's end.
+    /// Which of the new nodes the holder can wait for: those that do not wait for it, be it by way
+    /// of somebody who waits for the holder's end.
     fn awaited(&self, world: &World) -> Vec<bool> {
         let mut graph = self.graph(world);
         let own = graph.place(self.handle.key().id, None);
