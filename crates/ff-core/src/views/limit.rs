@@ -1,5 +1,7 @@
 //! Budgets and quotas as users see them.
 
+use std::collections::BTreeSet;
+
 use crate::contracts::{BudgetSnapshot, DimensionUsage, PutBudgetArgs, QuotaSnapshot, QuotaUsage};
 use crate::rows::{Account, LimitRow, LimitStateRow, Permits, Standing};
 use crate::types::TimestampMs;
@@ -52,8 +54,10 @@ pub fn quota(
     now: TimestampMs,
 ) -> Option<QuotaSnapshot> {
     let quota = limit.quota()?;
-    // The row of the quota itself only says how far the line of turns has come.
-    let keys = states.iter().filter(|state| state.key.id != limit.key.id);
+    // The row of the quota itself only says how far the line of turns has come. Keys that wait and
+    // keys that do not are two looks: what has moved from one to the other is seen by both.
+    let mut seen = BTreeSet::from([limit.key.id]);
+    let keys = states.iter().filter(|state| seen.insert(state.key.id));
     let mut usage: Vec<QuotaUsage> = keys
         .map(|state| {
             let permits = permits(state);
@@ -75,5 +79,40 @@ pub(super) fn permits(state: &LimitStateRow) -> Permits {
     match &state.standing.0 {
         Standing::Quota(permits) => permits.clone(),
         Standing::Budget(_) => Permits::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::contracts::PutQuotaArgs;
+    use crate::rows::{Json, LimitKey, LimitKind, LimitStateKey, Rule, Word};
+
+    /// A quota of three had four permits in use, seen while its only key ceased to wait.
+    #[test]
+    fn a_key_that_was_seen_twice_is_told_once() {
+        let limit = LimitRow {
+            key: LimitKey { id: Uuid::from_u128(1) },
+            kind: Word(LimitKind::Quota),
+            namespace: "default".into(),
+            name: "quota".into(),
+            lane: None,
+            rule: Json(Rule::Quota(PutQuotaArgs::default())),
+            created_at: TimestampMs(0),
+        };
+        let state = |id, is_waiting, in_use| LimitStateRow {
+            key: LimitStateKey { id: Uuid::from_u128(id) },
+            limit: limit.key.id,
+            value: "".into(),
+            waiting: u64::from(is_waiting),
+            is_waiting,
+            look_at: None,
+            standing: Json(Standing::Quota(Permits { in_use, ..Permits::default() })),
+        };
+        let states = [state(2, true, 3), state(1, false, 0), state(2, false, 1)];
+        let seen = quota(&limit, &states, TimestampMs(0)).expect("a quota");
+        assert_eq!(seen.usage.iter().map(|usage| usage.in_use).collect::<Vec<_>>(), [3]);
     }
 }
