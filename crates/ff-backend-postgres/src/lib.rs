@@ -8,6 +8,7 @@
 #![deny(clippy::needless_pass_by_value, clippy::unused_async)]
 
 mod alone;
+mod behind;
 mod binding;
 mod claim;
 mod clock;

@@ -119,6 +119,7 @@ impl Loader<'_> {
         self.lock_flows(world, needs, &ending).await?;
         self.members(world, &needs.members, &mut executions).await?;
         self.executions(world, &executions, &needs.unwritten).await?;
+        self.behind(world, needs).await?;
         self.payloads(world, &needs.payloads).await?;
         if needs.unannounced > 0 {
             self.unannounced(world, needs.unannounced).await?;
@@ -239,7 +240,9 @@ impl Loader<'_> {
             let id = world.executions.get(key)?.flow_id?;
             Some(FlowKey { partition: key.partition, id })
         };
-        let keys = claimable.filter_map(flow).filter(|key| !world.flows.is_loaded(key)).collect();
+        let unknown = claimable.filter_map(flow).filter(|key| !world.flows.is_loaded(key));
+        let keys: BTreeSet<FlowKey> = unknown.collect();
+        world.seen_flows.extend(&keys);
         self.flows(world, &keys, &self.statements.flows).await
     }
 

@@ -55,6 +55,7 @@ impl Loader<'_> {
         if !flows.is_empty() {
             self.begin().await?;
         }
+        world.seen_flows.retain(|key| !flows.contains(key));
         self.flows(world, &flows, &self.statements.flows_locked).await
     }
 

@@ -14,6 +14,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (7, "schedules", include_str!("../migrations/0007_schedules.sql")),
     (8, "tokens", include_str!("../migrations/0008_tokens.sql")),
     (11, "webhooks", include_str!("../migrations/0011_webhooks.sql")),
+    (12, "fill", include_str!("../migrations/0012_fill.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

@@ -25,7 +25,7 @@ impl Loader<'_> {
         world: &mut World,
         needs: &Needs,
     ) -> Result<(), StoreError> {
-        let parts = parts_of(needs);
+        let parts = parts_of(world, needs);
         let few = parts.iter().map(Part::len).sum::<usize>() <= FEW;
         let at_once = if few { parts.len().max(1) } else { 1 };
         for parts in parts.chunks(at_once) {
@@ -66,14 +66,14 @@ enum Part<'n> {
     Scans(Vec<&'n Scan>),
 }
 
-fn parts_of(needs: &Needs) -> Vec<Part<'_>> {
+fn parts_of<'n>(world: &World, needs: &'n Needs) -> Vec<Part<'n>> {
     let keys: Vec<&AnyKey> = needs.records.iter().collect();
-    let mut parts: Vec<Part<'_>> = keys
+    let mut parts: Vec<Part<'n>> = keys
         .chunk_by(|one, other| one.spec == other.spec)
         .map(|keys| Part::Keys(keys.to_vec()))
         .collect();
     let mut alike: BTreeMap<Shape, Vec<&Scan>> = BTreeMap::new();
-    for scan in &needs.scans {
+    for scan in needs.scans.iter().filter(|scan| !world.has_scanned(scan)) {
         alike.entry(shape(scan)).or_default().push(scan);
     }
     parts.extend(alike.into_values().map(Part::Scans));
@@ -204,7 +204,7 @@ pub(crate) fn columns(described: &[Described]) -> Vec<(&'static str, &'static st
     described.iter().map(|column| (column.name, kind(column.kind))).collect()
 }
 
-fn read(column: &Described) -> String {
+pub(crate) fn read(column: &Described) -> String {
     match column.kind {
         Kind::Json => format!("{}::text", column.name),
         _ => column.name.to_owned(),

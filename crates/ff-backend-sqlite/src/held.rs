@@ -6,14 +6,17 @@
 
 use std::collections::VecDeque;
 
-use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow};
+use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow, FlowRow};
 use ff_core::store::{Change, World, Write};
 use ff_core::types::ExecutionKey;
 use foldhash::HashMap;
+use uuid::Uuid;
 
 use crate::load::{Place, Places};
 
 const MOST_ROWS: usize = 16 * 1024;
+/// Beyond so many all of them are read again.
+const MOST_FLOWS: usize = 16 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Held {
@@ -22,6 +25,8 @@ pub(crate) struct Held {
     /// that has come again since is not meant.
     order: VecDeque<(ExecutionKey, u64)>,
     next: u64,
+    /// Flows that have not ended.
+    flows: HashMap<Uuid, FlowRow>,
     /// What SQLite called the state of the database when these rows were true.
     data_version: i64,
 }
@@ -46,6 +51,11 @@ impl Held {
     pub fn forget(&mut self) {
         self.rows.clear();
         self.order.clear();
+        self.flows.clear();
+    }
+
+    pub fn flow(&self, id: Uuid) -> Option<&FlowRow> {
+        self.flows.get(&id)
     }
 
     /// Moves the execution and its current attempt into the world, if they are held. What is
@@ -62,6 +72,19 @@ impl Held {
 
     /// Takes over what a transaction has committed.
     pub fn learn(&mut self, change: Change, places: &Places) {
+        for write in change.flows {
+            match write {
+                Write::Insert(row) | Write::Update(row) if !row.state.is_finished() => {
+                    self.flows.insert(row.key.id, row);
+                }
+                Write::Insert(FlowRow { key, .. })
+                | Write::Update(FlowRow { key, .. })
+                | Write::Delete(key) => drop(self.flows.remove(&key.id)),
+            }
+        }
+        if self.flows.len() > MOST_FLOWS {
+            self.flows.clear();
+        }
         // Both are sorted by key, so each execution's attempts are the next ones. What is known of
         // an attempt that is written without its execution is no longer true.
         let mut attempts = change.attempts.into_iter().peekable();

@@ -8,7 +8,7 @@ use ff_core::rows::{
     AttemptKey, AttemptRow, Blob, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
 };
 use ff_core::store::cells::{Reader, Words, readable};
-use ff_core::store::{ClaimScan, Claimable, MemberScan, Needs, World};
+use ff_core::store::{ClaimScan, Claimable, MemberScan, Needs, World, behind};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use foldhash::HashMap;
 use rusqlite::{Connection, Row, params};
@@ -64,6 +64,7 @@ impl Loader<'_> {
         for flow in &needs.flows {
             self.flow(world, *flow)?;
         }
+        self.behind(world, needs)?;
         for lane in &needs.lanes {
             self.lane(world, lane)?;
         }
@@ -95,6 +96,37 @@ impl Loader<'_> {
         world: &mut World,
         keys: &[ExecutionKey],
     ) -> Result<(), StoreError> {
+        let sql = [&self.statements.one, &self.statements.chunk];
+        // The same UUID under another partition is another identity: it does not exist.
+        self.in_chunks(world, keys, sql, |loader, world, cells, keys| {
+            loader.joined(world, cells, |key| keys.contains(&key))
+        })
+    }
+
+    /// What stands behind executions that are about to end.
+    fn behind(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
+        let flows: Vec<FlowKey> =
+            needs.behind.iter().filter_map(|key| behind::flow(world, key)).collect();
+        for flow in flows {
+            self.flow(world, flow)?;
+        }
+        let (mut groups, mut members) = (Vec::new(), Vec::new());
+        self.scans(world, &behind::edges(world, needs), |edge| groups.extend(behind::group(edge)))?;
+        self.by_keys(world, &groups, |group| members.extend(behind::member(group)))?;
+        let sql = [&self.statements.next, &self.statements.next_chunk];
+        self.in_chunks(world, &members, sql, |loader, world, cells, keys| {
+            loader.with_payload(world, cells, |key| keys.contains(&key)).map(drop)
+        })
+    }
+
+    /// Reads executions that are not held by their ids, many at a time.
+    fn in_chunks(
+        &mut self,
+        world: &mut World,
+        keys: &[ExecutionKey],
+        [one, chunk]: [&String; 2],
+        mut read: impl FnMut(&mut Self, &mut World, &Row<'_>, &[ExecutionKey]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let mut missing = Vec::new();
         for key in keys {
             let known = world.executions.is_loaded(key);
@@ -102,22 +134,48 @@ impl Loader<'_> {
                 missing.push(*key);
             }
         }
-        let keys = missing;
-        for keys in keys.chunks(CHUNK) {
-            let full = &self.statements.chunk;
-            let sql = if keys.len() == 1 { &self.statements.one } else { full };
-            let places = if keys.len() == 1 { 1 } else { CHUNK };
+        for keys in missing.chunks(CHUNK) {
+            let (sql, places) = if keys.len() == 1 { (one, 1) } else { (chunk, CHUNK) };
             let mut statement = self.prepare(sql)?;
             // A short chunk names its last execution again, which changes nothing.
             let ids = (0..places).map(|at| keys[at.min(keys.len() - 1)].id.into_bytes());
             let mut rows =
                 statement.query(rusqlite::params_from_iter(ids)).map_err(|e| store_error(&e))?;
             while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-                // The same UUID under another partition is another identity: it does not exist.
-                self.joined(world, cells, |key| keys.contains(&key))?;
+                read(self, world, cells, keys)?;
             }
         }
         Ok(())
+    }
+
+    /// A row of an execution that may be handed out here, with its payload. Unless it cannot be
+    /// read it is named with its rank.
+    fn with_payload(
+        &mut self,
+        world: &mut World,
+        cells: &Row<'_>,
+        wanted: impl FnOnce(ExecutionKey) -> bool,
+    ) -> Result<Option<(i64, ExecutionKey)>, StoreError> {
+        let read = Reader::new(&Written(cells), self.words).execution_with_payload();
+        let Some(row) = readable(read)? else { return Ok(None) };
+        if !wanted(row.key) {
+            world.taken_elsewhere.insert(row.key.id);
+            return Ok(None);
+        }
+        // An execution that was never leased has no attempt, unless somebody has put one there by
+        // hand.
+        if (row.lease_epoch > 0 || self.careful)
+            && readable(self.attempt(world, row.key, row.attempt_index))?.is_none()
+        {
+            return Ok(None);
+        }
+        self.places.insert(row.key.id, place(cells)?);
+        if let Some(id) = row.flow_id {
+            self.flow(world, FlowKey { partition: row.key.partition, id })?;
+        }
+        let named = (row.rank(), row.key);
+        self.loaded(world, row, None)?;
+        Ok(Some(named))
     }
 
     /// The payload of an execution that was read without it.
@@ -219,6 +277,10 @@ impl Loader<'_> {
 
     fn flow(&mut self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
         if world.flows.is_loaded(&flow) {
+            return Ok(());
+        }
+        if let Some(row) = self.held.flow(flow.id) {
+            world.flows.load(row.clone());
             return Ok(());
         }
         let mut statement = self.prepare(&self.statements.flow)?;
@@ -336,22 +398,9 @@ impl Loader<'_> {
         while count < wanted
             && let Some(cells) = rows.next().map_err(|e| store_error(&e))?
         {
-            let read = Reader::new(&Written(cells), self.words).execution_with_payload();
-            let Some(row) = readable(read)? else { continue };
-            // An execution that was never leased has no attempt, unless somebody has put one
-            // there by hand.
-            if (row.lease_epoch > 0 || self.careful)
-                && readable(self.attempt(world, row.key, row.attempt_index))?.is_none()
-            {
-                continue;
-            }
-            count += 1;
-            self.places.insert(row.key.id, place(cells)?);
-            found.push((row.rank(), row.key));
-            if let Some(id) = row.flow_id {
-                self.flow(world, FlowKey { partition: row.key.partition, id })?;
-            }
-            self.loaded(world, row, None)?;
+            let named = self.with_payload(world, cells, |_| true)?;
+            count += usize::from(named.is_some());
+            found.extend(named);
         }
         Ok(())
     }

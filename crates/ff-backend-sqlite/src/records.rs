@@ -1,6 +1,6 @@
 //! Records by their description: reads inside transactions and outside, and writes.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{AnyKey, AnyRow, RECORDS, Spec, Value};
@@ -8,10 +8,10 @@ use ff_core::store::cells::{Reader, Words};
 use ff_core::store::{Needs, Scan, World, Write};
 use ff_core::types::ExecutionKey;
 use foldhash::HashMap;
-use rusqlite::{Result, params_from_iter};
+use rusqlite::{CachedStatement, Result, params_from_iter};
 use sqlx::Sqlite;
 
-use crate::bound::Cell;
+use crate::bound::{Bound, Cell};
 use crate::columns::{Read, Written};
 use crate::error::store_error;
 use crate::load::Loader;
@@ -32,20 +32,60 @@ impl<'r> From<&'r Value> for Cell<'r> {
 
 impl Loader<'_> {
     pub(crate) fn records(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
-        for key in &needs.records {
-            let sql = &texts(key.spec).select;
-            for row in self.described(key.spec, sql, key.values.iter().map(Cell::from))? {
+        self.by_keys(world, &needs.records, |_| {})?;
+        self.scans(world, &needs.scans, |_| {})
+    }
+
+    /// Shows each row that was not at hand before.
+    pub(crate) fn by_keys<'k>(
+        &mut self,
+        world: &mut World,
+        keys: impl IntoIterator<Item = &'k AnyKey>,
+        mut each: impl FnMut(&AnyRow),
+    ) -> Result<(), StoreError> {
+        let mut last: Option<(&Spec, CachedStatement<'_>)> = None;
+        for key in keys {
+            if world.records.is_loaded(key) {
+                continue;
+            }
+            let statement = match &mut last {
+                Some((spec, statement)) if *spec == key.spec => statement,
+                _ => &mut last.insert((key.spec, self.prepare(&texts(key.spec).select)?)).1,
+            };
+            for row in self.described(key.spec, statement, key.values.iter().map(Cell::from))? {
+                each(&row);
                 world.records.load(row);
             }
         }
-        for scan in &needs.scans {
-            let parameters = scan.parameters();
-            let values = parameters.iter().map(|(_, value)| Cell::from(*value));
-            let limit = Cell::Int(i64::try_from(scan.limit).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    /// Shows each row that is found by a scan that was not run before.
+    pub(crate) fn scans<'s>(
+        &mut self,
+        world: &mut World,
+        scans: impl IntoIterator<Item = &'s Scan>,
+        mut each: impl FnMut(&AnyRow),
+    ) -> Result<(), StoreError> {
+        let mut last: Option<(Arc<str>, CachedStatement<'_>)> = None;
+        for scan in scans {
+            if world.has_scanned(scan) {
+                continue;
+            }
             let sql = self.statements.scan(scan);
-            let rows = self.described(scan.spec, &sql, values.chain([limit]))?;
+            let statement = match &mut last {
+                Some((same, statement)) if Arc::ptr_eq(same, &sql) => statement,
+                _ => {
+                    let statement = self.prepare(&sql)?;
+                    &mut last.insert((sql, statement)).1
+                }
+            };
+            let values = scan.prefix.iter().chain(&scan.after).map(Cell::from);
+            let limit = Cell::Int(i64::try_from(scan.limit).unwrap_or(i64::MAX));
+            let rows = self.described(scan.spec, statement, values.chain([limit]))?;
             world.scans.insert(scan.clone(), scan.found(&rows));
             for row in rows {
+                each(&row);
                 world.records.load(row);
             }
         }
@@ -55,10 +95,9 @@ impl Loader<'_> {
     fn described<'v>(
         &mut self,
         spec: &'static Spec,
-        sql: &str,
+        statement: &mut CachedStatement<'_>,
         values: impl Iterator<Item = Cell<'v>>,
     ) -> Result<Vec<AnyRow>, StoreError> {
-        let mut statement = self.prepare(sql)?;
         let mut rows =
             statement.query(params_from_iter(values)).map_err(|error| store_error(&error))?;
         let mut found = Vec::new();
@@ -71,19 +110,26 @@ impl Loader<'_> {
 
 impl Writing<'_> {
     pub(crate) fn write_records(&self, writes: &[Write<AnyRow>]) -> Result<()> {
+        // They stand in the order of their tables, so that one statement serves many.
+        let mut last: Option<(&str, Bound<'_, '_>)> = None;
         for write in writes {
-            match write {
-                Write::Insert(row) => {
-                    self.record(&texts(row.spec).insert, row.values.iter())?;
-                }
+            let (sql, first, second) = match write {
+                Write::Insert(row) => (&*texts(row.spec).insert, &row.values[..], &[][..]),
                 Write::Update(row) => {
                     let (key, rest) = row.values.split_at(row.spec.key);
-                    if !rest.is_empty() {
-                        self.record(&texts(row.spec).update, rest.iter().chain(key))?;
-                    }
+                    (&*texts(row.spec).update, rest, key)
                 }
-                Write::Delete(key) => self.record(&texts(key.spec).delete, key.values.iter())?,
+                Write::Delete(key) => (&*texts(key.spec).delete, &key.values[..], &[][..]),
+            };
+            if first.is_empty() {
+                // A row that is nothing but its key has nothing to update.
+                continue;
             }
+            let statement = match &mut last {
+                Some((same, statement)) if std::ptr::eq(*same, sql) => statement,
+                _ => &mut last.insert((sql, Bound::new(self.connection, sql)?)).1,
+            };
+            statement.run(first.iter().chain(second).map(Cell::from))?;
         }
         Ok(())
     }
@@ -134,9 +180,9 @@ impl Reads<'_> {
     }
 }
 
-pub(crate) type Bound<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>;
+pub(crate) type Asked<'q> = sqlx::query::Query<'q, Sqlite, sqlx::sqlite::SqliteArguments<'q>>;
 
-pub(crate) fn bind<'q>(query: Bound<'q>, values: impl IntoIterator<Item = &'q Value>) -> Bound<'q> {
+pub(crate) fn bind<'q>(query: Asked<'q>, values: impl IntoIterator<Item = &'q Value>) -> Asked<'q> {
     values.into_iter().fold(query, |query, value| match value {
         Value::Null => query.bind(None::<i64>),
         Value::Int(number) => query.bind(*number),

@@ -21,6 +21,8 @@ pub(crate) struct Statements {
     pub one: String,
     pub chunk: String,
     pub member: String,
+    pub next: String,
+    pub next_chunk: String,
     pub claim: String,
     pub first_class: String,
     pub first_class_of_namespace: String,
@@ -64,9 +66,11 @@ impl Default for Statements {
                  ORDER BY namespace, required_capabilities LIMIT 1"
             )
         };
+        let next = format!(
+            "SELECT {EXECUTION}, payload, payload_apart, rowid, last_event FROM ff_exec_core"
+        );
         let claim = format!(
-            "SELECT {EXECUTION}, payload, payload_apart, rowid, last_event \
-             FROM ff_exec_core INDEXED BY ff_exec_claim \
+            "{next} INDEXED BY ff_exec_claim \
              WHERE {CLAIMABLE} AND lane_id = ?1 AND namespace = ?2 \
              AND required_capabilities = ?3 \
              ORDER BY (created_at_ms - priority * 600000), execution_id LIMIT ?4"
@@ -86,6 +90,11 @@ impl Default for Statements {
                  ORDER BY e.execution_id LIMIT ?3"
             ),
             claim,
+            next: format!("{next} WHERE partition_key = 0 AND execution_id = ?1"),
+            next_chunk: format!(
+                "{next} WHERE partition_key = 0 AND execution_id IN ({})",
+                vec!["?"; CHUNK].join(", ")
+            ),
             attempt: format!(
                 "SELECT {ATTEMPT} FROM ff_attempt \
                  WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2"

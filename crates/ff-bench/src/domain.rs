@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::measure::{median, micros, per_second};
 use crate::report::{Bar, Line, Unit};
-use crate::workload::{BATCH, Bed, KIND, LANE, MANY, Work, take};
+use crate::workload::{BATCH, Bed, Crew, KIND, LANE, MANY, Work, take};
 
 /// How much is measured.
 #[derive(Clone, Copy)]
@@ -37,6 +37,8 @@ pub(crate) const FULL: Scale = Scale { drained: 20_000, rounds: 3, probes: 200, 
 
 const FLOWS: usize = 500;
 const CHAIN: usize = 10;
+/// As many leases as there are flows.
+const ALL_AT_ONCE: Crew = Crew { workers: 16, slots: FLOWS.div_ceil(16) };
 const FAN: usize = 1000;
 const STEPS: usize = 10;
 const STEPPING: usize = 64;
@@ -114,7 +116,7 @@ async fn chains(bed: &Bed) -> Result<f64> {
         planted??;
     }
     let start = Instant::now();
-    run(bed, FLOWS * CHAIN, PATIENCE).await?;
+    run(bed, ALL_AT_ONCE, FLOWS * CHAIN, PATIENCE).await?;
     Ok(per_second(FLOWS, start))
 }
 
@@ -122,7 +124,7 @@ async fn chains(bed: &Bed) -> Result<f64> {
 async fn fan(bed: &Bed) -> Result<f64> {
     plant_fan(bed, FAN).await?;
     let start = Instant::now();
-    run(bed, FAN + 2, PATIENCE).await?;
+    run(bed, MANY, FAN + 2, PATIENCE).await?;
     Ok(micros(start.elapsed()))
 }
 
@@ -148,9 +150,9 @@ pub(crate) async fn plant_chain(bed: &Bed, length: usize) -> Result<FlowId> {
 }
 
 /// Runs so many nodes, all of them.
-pub(crate) async fn run(bed: &Bed, count: usize, limit: Duration) -> Result<()> {
+pub(crate) async fn run(bed: &Bed, crew: Crew, count: usize, limit: Duration) -> Result<()> {
     let work = Work { count, wait: limit, limit };
-    let drained = bed.drain(MANY, work).await?;
+    let drained = bed.drain(crew, work).await?;
     ensure!(drained.count == count, "{} of {count} were run", drained.count);
     Ok(())
 }

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use crate::domain::{node, plant_chain, plant_fan, run, submit};
 use crate::measure::{MemoryWatch, micros, percentile};
 use crate::report::{Line, Unit};
-use crate::workload::Bed;
+use crate::workload::{Bed, MANY};
 
 const WIDE: usize = 50_000;
 const DEEP: usize = 10_000;
@@ -63,7 +63,7 @@ async fn fan(bed: &Bed) -> Result<Vec<Line>> {
     let flow = plant_fan(bed, WIDE).await?;
     let submitted = since("submit a fan of 50,000", start);
     let start = Instant::now();
-    run(bed, WIDE + 2, PATIENCE).await?;
+    run(bed, MANY, WIDE + 2, PATIENCE).await?;
     status(bed, &flow, FlowStatus::Completed).await?;
     Ok(vec![submitted, since("run it, out and in", start)])
 }
@@ -71,7 +71,7 @@ async fn fan(bed: &Bed) -> Result<Vec<Line>> {
 async fn chain(bed: &Bed) -> Result<Vec<Line>> {
     let flow = plant_chain(bed, DEEP).await?;
     let start = Instant::now();
-    run(bed, DEEP, PATIENCE).await?;
+    run(bed, MANY, DEEP, PATIENCE).await?;
     status(bed, &flow, FlowStatus::Completed).await?;
     Ok(vec![since("run a chain of 10,000", start)])
 }
@@ -120,7 +120,7 @@ async fn cancel(bed: &Bed) -> Result<Vec<Line>> {
     let times = others.await??;
     ensure!(!times.is_empty(), "nobody worked meanwhile");
     let left = times.len();
-    run(bed, left, PATIENCE).await?;
+    run(bed, MANY, left, PATIENCE).await?;
     Ok(vec![
         line,
         Line::new("a submit meanwhile, p50", Unit::Micros, percentile(&times, 0.5)),

@@ -1,6 +1,7 @@
 //! The seam between the engine and a database: three verbs, and the values that cross it.
 
 mod batch;
+pub mod behind;
 mod bells;
 pub mod cells;
 mod change;

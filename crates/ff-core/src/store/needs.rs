@@ -19,6 +19,9 @@ pub struct Needs {
     pub unwritten: BTreeSet<ExecutionKey>,
     /// Those of them that may end. A store with locks takes the locks of their flows before theirs.
     pub ending: BTreeSet<ExecutionKey>,
+    /// Those of them that are about to end. A store may bring along what stands behind them, as
+    /// [`super::behind`] says; what it leaves out is asked for.
+    pub behind: BTreeSet<ExecutionKey>,
     /// Those of them that are likely to be handed out here: their payloads, as far as they are
     /// stored with the row.
     pub payloads: BTreeSet<ExecutionKey>,
@@ -33,6 +36,9 @@ pub struct Needs {
     pub idempotency: BTreeSet<IdempotencyKey>,
     pub records: BTreeSet<AnyKey>,
     pub scans: BTreeSet<Scan>,
+    /// Those of them that find edges, each with their flow. As with `behind`, a store may bring
+    /// along what they lead to.
+    pub leading: BTreeMap<Scan, FlowKey>,
     /// The next executions in the order of their creation, each with its current attempt, for
     /// whoever walks over them.
     pub walks: BTreeMap<Uuid, Walk>,
@@ -131,6 +137,14 @@ impl Needs {
         let known = self.known.as_ref().is_some_and(|known| known.scans.contains(scan));
         if !known && !self.scans.contains(scan) {
             self.scans.insert(scan.clone());
+        }
+    }
+
+    /// Edges of a flow, which are likely to be followed.
+    pub fn edges(&mut self, scan: &Scan, flow: FlowKey) {
+        self.scan(scan);
+        if self.scans.contains(scan) {
+            self.leading.insert(scan.clone(), flow);
         }
     }
 

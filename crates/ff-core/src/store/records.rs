@@ -1,7 +1,7 @@
 //! How operations look at records: typed, and under the changes of their batch.
 
 use super::{Scan, World};
-use crate::rows::{AnyKey, AnyRow, Record, Row};
+use crate::rows::{AnyRow, Record, Row};
 
 impl World {
     /// The record with this key, if there is one and it was asked for.
@@ -28,18 +28,18 @@ impl World {
         let Some(scanned) = self.scans.get(scan) else { return Vec::new() };
         let stored = scanned.keys.iter().filter_map(|key| self.records.get(key));
         let mut found: Vec<&AnyRow> = stored.filter(|row| scan.covers(row)).collect();
-        if self.written.is_empty() {
-            return found;
-        }
         // Behind the place where the scan stopped nobody knows what else there is.
         let known = |row: &&AnyRow| match &scanned.cut {
             Some(last) => scan.values_of(row) <= *last,
             None => true,
         };
-        let first = AnyKey { spec: scan.spec, values: Vec::new() };
-        let written = self.written.range(first..).take_while(|key| key.spec == scan.spec);
+        let written = self.records.changed().filter(|key| key.spec == scan.spec);
         let written = written.filter_map(|key| self.records.get(key));
+        let stored = found.len();
         found.extend(written.filter(|row| scan.covers(row)).filter(known));
+        if found.len() == stored {
+            return found;
+        }
         found.sort_by_cached_key(|row| scan.values_of(row));
         found.dedup_by_key(|row| row.key());
         found.truncate(scan.limit);

@@ -1,5 +1,7 @@
 //! The rows of one table as an operation sees them: as loaded, under the changes made so far.
 
+use std::collections::hash_map::Entry;
+
 use foldhash::{HashMap, HashMapExt};
 
 use super::change::Write;
@@ -66,6 +68,11 @@ impl<R: Row> Table<R> {
         self.slots.get(key).and_then(|slot| slot.row.as_ref())
     }
 
+    /// What was written here, in the order of its first write.
+    pub(super) fn changed(&self) -> impl Iterator<Item = &R::Key> {
+        self.changed.iter()
+    }
+
     pub fn rows(&self) -> impl Iterator<Item = &R> {
         self.slots.values().filter_map(|slot| slot.row.as_ref())
     }
@@ -80,19 +87,22 @@ impl<R: Row> Table<R> {
             Write::Update(row) => (row.key(), Some(row)),
             Write::Delete(key) => (key, None),
         };
-        let slot = self.slots.entry(key.clone()).or_insert(Slot {
-            row: None,
-            // Deleting an unseen row assumes that it may be stored; writing one assumes that it
-            // is new, and the store's unique key says otherwise if that is wrong.
-            stored: row.is_none(),
-            changed: false,
-            replaced: false,
-        });
-        slot.replaced |= slot.stored && row.is_none();
-        slot.row = row;
-        if !slot.changed {
-            slot.changed = true;
-            self.changed.push(key);
+        match self.slots.entry(key) {
+            Entry::Occupied(entry) => {
+                if !entry.get().changed {
+                    self.changed.push(entry.key().clone());
+                }
+                let slot = entry.into_mut();
+                slot.replaced |= slot.stored && row.is_none();
+                (slot.row, slot.changed) = (row, true);
+            }
+            Entry::Vacant(entry) => {
+                self.changed.push(entry.key().clone());
+                // Deleting an unseen row assumes that it may be stored; writing one assumes that
+                // it is new, and the store's unique key says otherwise if that is wrong.
+                let stored = row.is_none();
+                entry.insert(Slot { row, stored, changed: true, replaced: stored });
+            }
         }
     }
 

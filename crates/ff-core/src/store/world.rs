@@ -1,6 +1,6 @@
 //! The rows that a batch asked for, read at one instant, and the store's clock.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
@@ -9,8 +9,8 @@ use super::{Change, ClaimScan, MemberScan, Scan, Scanned, Table, Walk, Write};
 use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
-    AnyKey, AnyRow, AttemptKey, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow,
-    IdempotencyRow, LaneRow, TimerRow, budget_names,
+    AnyRow, AttemptKey, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, IdempotencyRow,
+    LaneRow, TimerRow, budget_names,
 };
 use crate::state::LaneState;
 use crate::types::{ExecutionKey, Namespace, TimestampMs};
@@ -77,6 +77,8 @@ pub struct World {
     pub scans: foldhash::HashMap<Scan, Scanned>,
     /// What each walk has come to.
     pub walks: HashMap<Uuid, Walked>,
+    /// Flows that were only looked at: whoever writes them has to ask for them.
+    pub seen_flows: HashSet<FlowKey>,
     /// The answer to each claim scan, best first.
     pub claimable: foldhash::HashMap<ClaimScan, Claimable>,
     pub due_timers: Vec<TimerRow>,
@@ -88,8 +90,6 @@ pub struct World {
     pub taken_elsewhere: HashSet<Uuid>,
     /// Executions that this batch has made claimable.
     fresh: Vec<ExecutionKey>,
-    /// Records that this batch has written.
-    pub(super) written: BTreeSet<AnyKey>,
     unprepared: bool,
     events: Vec<EventRow>,
     log_floor: Option<(u16, u64)>,
@@ -180,6 +180,15 @@ impl World {
         // A store without partitions has all its flows at 0, whatever number an id names.
         let [own, first] = [row.key.partition, 0].map(|partition| FlowKey { partition, id });
         self.flows.get(&own).or_else(|| self.flows.get(&first))
+    }
+
+    /// Whether that flow is at hand and not only looked at.
+    pub(crate) fn may_write_flow_of(&self, row: &ExecutionRow) -> bool {
+        self.flow_of(row).is_some_and(|flow| self.may_write(&flow.key))
+    }
+
+    pub(super) fn may_write(&self, flow: &FlowKey) -> bool {
+        self.flows.is_loaded(flow) && !self.seen_flows.contains(flow)
     }
 
     fn claim_scan(&self, lane: &Arc<str>, offered: &[String]) -> ClaimScan {
@@ -287,11 +296,6 @@ impl World {
                 && row.is_claimable()
             {
                 self.fresh.push(row.key);
-            }
-        }
-        for write in &change.records {
-            if let Write::Insert(row) | Write::Update(row) = write {
-                self.written.insert(crate::rows::Row::key(row));
             }
         }
         apply_all(&mut self.executions, change.executions);

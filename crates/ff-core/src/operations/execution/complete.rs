@@ -24,6 +24,7 @@ impl Operation for Complete {
 
     fn needs(&self, needs: &mut Needs) {
         fence::needs(needs, &self.handle);
+        needs.behind.insert(self.handle.key());
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {

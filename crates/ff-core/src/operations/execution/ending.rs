@@ -10,7 +10,10 @@ use crate::types::ExecutionKey;
 /// that can do either calls this from its `more`.
 pub(crate) fn more(world: &World, needs: &mut Needs, key: ExecutionKey) {
     let Some(row) = world.executions.get(&key).filter(|row| !row.is_finished()) else { return };
-    more_alone(needs, row);
+    match world.may_write_flow_of(row) {
+        true => suspension::needs_to_end(needs, row),
+        false => more_alone(needs, row),
+    }
     cascade::more(world, needs, row);
 }
 

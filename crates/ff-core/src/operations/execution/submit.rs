@@ -61,6 +61,8 @@ impl Operation for Submit {
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
+        change.executions.reserve_exact(self.items.len());
+        change.events.reserve_exact(self.items.len());
         let mut accepted = Accepted::default();
         let outcomes = self.items.iter().map(|item| match item {
             Ok(item) => {
@@ -86,9 +88,10 @@ pub(crate) struct Accepted {
 }
 
 pub(crate) fn needs_of(needs: &mut Needs, item: &PreparedSubmission) {
-    needs.lanes.insert(item.row.lane.clone());
     // Waiting claims are decided behind submissions, and must know whether limits apply.
-    needs.lanes.insert(LaneRow::every());
+    if !needs.lanes.contains(&item.row.lane) {
+        needs.lanes.extend([item.row.lane.clone(), LaneRow::every()]);
+    }
     for id in named_budgets(&item.row) {
         needs.record::<LimitRow>(&LimitKey { id });
     }

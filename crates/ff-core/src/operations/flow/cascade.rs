@@ -17,9 +17,9 @@ use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::wait_until;
 use crate::operations::execution::transition;
 use crate::rows::{
-    CascadeKey, CascadeKind, CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey, EdgeGroupRow,
-    EdgeKind, EdgeRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, LaneRow, TimerKind,
-    TimerRow, Word, values,
+    Blob, CascadeKey, CascadeKind, CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey,
+    EdgeGroupRow, EdgeKind, EdgeRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, LaneRow,
+    TimerKind, TimerRow, Word, values,
 };
 use crate::state::{
     AttemptOutcome, AttemptState, BlockingReason, EligibilityState, TerminalOutcome,
@@ -71,8 +71,10 @@ pub(crate) fn more(world: &World, needs: &mut Needs, row: &ExecutionRow) {
     more_of_group(needs, flow, row);
     more_of_lane(needs, row);
     let scan = edges_from(flow, row.key.id, None);
-    needs.scan(&scan);
-    more_behind(world, needs, flow, &scan);
+    match world.has_scanned(&scan) {
+        true => more_behind(world, needs, flow, &scan),
+        false => needs.scan(&scan),
+    }
 }
 
 /// A member that waits for its parents has a group to leave.
@@ -102,18 +104,23 @@ pub(super) fn more_behind(world: &World, needs: &mut Needs, flow: FlowKey, edges
         match edge.kind.0 {
             EdgeKind::Depends => {
                 let key = EdgeGroupKey { flow, downstream: edge.downstream };
-                needs.record::<EdgeGroupRow>(&key);
+                let Some(mut group) = world.record::<EdgeGroupRow>(&key) else {
+                    needs.record::<EdgeGroupRow>(&key);
+                    continue;
+                };
                 // A member whose parents have decided is not touched, so it is not locked either.
-                let group = world.record::<EdgeGroupRow>(&key);
-                let group = group.filter(|group| group.is_pending() || fires_twice());
-                if let Some(mut group) = group {
-                    needs.execution(child);
-                    count_parent(&mut group, TerminalOutcome::Success, 1);
-                    if rule::decide(group.policy(), tally(&group)) == EdgeGroupState::Satisfied {
-                        needs.payloads.insert(child);
+                if group.is_pending() || fires_twice() {
+                    let row = world.executions.get(&child);
+                    match row {
+                        Some(row) => more_of_lane(needs, row),
+                        None => needs.execution(child),
                     }
-                    if let Some(child) = world.executions.get(&child) {
-                        more_of_lane(needs, child);
+                    if row.is_none_or(|row| row.payload == Blob::Apart) {
+                        count_parent(&mut group, TerminalOutcome::Success, 1);
+                        let state = rule::decide(group.policy(), tally(&group));
+                        if state == EdgeGroupState::Satisfied {
+                            needs.payloads.insert(child);
+                        }
                     }
                 }
             }

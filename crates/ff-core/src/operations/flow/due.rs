@@ -56,7 +56,7 @@ fn more_of(world: &World, needs: &mut Needs, row: &CascadeRow) {
         CascadeKind::Ended | CascadeKind::Reopened => {
             needs.flows.insert(row.flow);
             let edges = edges_from(row.flow, subject, row.after);
-            needs.scan(&edges);
+            needs.edges(&edges, row.flow);
             cascade::more_behind(world, needs, row.flow, &edges);
         }
         CascadeKind::Decided => {
