@@ -293,6 +293,8 @@ impl Loader<'_> {
                     rows.push((row.rank(), row.key));
                     if let Some(writer) = column.text(1)? {
                         self.unlocked.find(row.key, writer);
+                        let attempt = self.held.put_down(&row, writer);
+                        attempt.into_iter().for_each(|attempt| world.attempts.load(attempt));
                     }
                     let first = found.first.entry((scan.lane.clone(), class.clone()));
                     let first = first.or_insert(i64::MAX);

@@ -21,7 +21,9 @@ pub(crate) struct Moved;
 /// What depends on when the execution was claimed and by which transaction.
 pub(crate) struct MovedOwn;
 /// What only some transitions change.
-pub(crate) struct Rewritten;
+pub(crate) struct Detail;
+/// Of that, what is JSON.
+pub(crate) struct Documents;
 pub(crate) struct Attempt;
 /// What depends on whose attempt it is and since when.
 pub(crate) struct AttemptOwn;
@@ -175,10 +177,9 @@ impl<'r> Group<'r, Execution<'r>> for MovedOwn {
     }
 }
 
-impl<'r> Group<'r, Execution<'r>> for Rewritten {
+impl<'r> Group<'r, Execution<'r>> for Detail {
     const COLUMNS: Columns = &[
         ("priority", "int4"),
-        ("tags", "jsonb"),
         ("attempt_index", "int4"),
         ("not_before_ms", "int8"),
         ("deadline_at_ms", "int8"),
@@ -189,12 +190,10 @@ impl<'r> Group<'r, Execution<'r>> for Rewritten {
         ("retry_count", "int4"),
         ("reclaim_count", "int4"),
         ("holds_key", "bool"),
-        ("raw_fields", "jsonb"),
     ];
 
     fn show(viewer: &mut impl Viewer<'r, Execution<'r>>) {
         viewer.cell(|unsure| unsure.row.priority);
-        viewer.cell(|unsure| Json(&unsure.row.tags));
         viewer.cell(|unsure| unsure.row.attempt_index as i32);
         viewer.cell(|unsure| ms(unsure.row.not_before));
         viewer.cell(|unsure| ms(unsure.row.deadline_at));
@@ -205,6 +204,14 @@ impl<'r> Group<'r, Execution<'r>> for Rewritten {
         viewer.cell(|unsure| unsure.row.retry_count as i32);
         viewer.cell(|unsure| unsure.row.reclaim_count as i32);
         viewer.cell(|unsure| unsure.row.holds_key);
+    }
+}
+
+impl<'r> Group<'r, Execution<'r>> for Documents {
+    const COLUMNS: Columns = &[("tags", "jsonb"), ("raw_fields", "jsonb")];
+
+    fn show(viewer: &mut impl Viewer<'r, Execution<'r>>) {
+        viewer.cell(|unsure| Json(&unsure.row.tags));
         viewer.cell(|unsure| Json(&unsure.row.raw_fields));
     }
 }

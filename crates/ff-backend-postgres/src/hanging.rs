@@ -11,23 +11,35 @@ use crate::columns::narrow;
 use crate::error::store_error;
 use crate::records::{arrays, columns};
 use crate::sql::{self, FLOW, FLOW_KEY};
+use crate::together::Other;
 use crate::write::{LEFT, Writing, column, deleted, inserted, ms, updated};
 
 const FLOWS: &str = "ff_flow_core";
 
 /// Parts of one statement, no two of which touch the same row.
 #[derive(Default)]
-struct Parts {
+pub(crate) struct Parts {
     texts: Vec<String>,
     /// How many rows each part must find, if it says so.
     expected: Vec<Option<usize>>,
-    bound: Bound,
+    pub bound: Bound,
 }
 
 impl Parts {
     fn add(&mut self, text: String, expected: Option<usize>) {
         self.texts.push(text);
         self.expected.push(expected);
+    }
+
+    /// The parts for a statement that has more of them.
+    pub fn others(&self) -> Vec<Other> {
+        let compared = self.expected.iter().map(Option::is_some);
+        self.texts.iter().cloned().zip(compared).collect()
+    }
+
+    /// How many rows those parts must find that say so.
+    pub fn counts(&self) -> impl Iterator<Item = i64> {
+        self.expected.iter().flatten().map(|count| *count as i64)
     }
 
     /// All of them as one statement that tells how many rows each has found.
@@ -42,11 +54,12 @@ impl Parts {
 }
 
 impl Writing<'_> {
-    pub(crate) async fn write_hanging(
+    /// Removes what goes, and returns what is left to be put.
+    pub(crate) async fn remove_hanging(
         &mut self,
         flows: &[Write<FlowRow>],
         records: &[Write<AnyRow>],
-    ) -> Result<(), StoreError> {
+    ) -> Result<Parts, StoreError> {
         // What goes makes room for another row with its key, so it goes first.
         let (mut gone, mut put) = (Parts::default(), Parts::default());
         remove_flows(&mut gone, &deleted(flows));
@@ -56,10 +69,10 @@ impl Writing<'_> {
             put_records(&mut put, writes);
         }
         self.run_parts(gone).await?;
-        self.run_parts(put).await
+        Ok(put)
     }
 
-    async fn run_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
+    pub(crate) async fn run_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
         if parts.texts.is_empty() {
             return Ok(());
         }

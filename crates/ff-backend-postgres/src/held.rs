@@ -7,11 +7,14 @@
 //! not, or if nothing is written, the batch is decided again from what is stored.
 //!
 //! What a claim has found without locking it is written in the same way.
+//!
+//! An execution that was put down is held too: whoever brings it forward mostly comes soon.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow};
+use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow, Rewritten};
+use ff_core::state::AttemptState;
 use ff_core::store::{Change, World, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 
@@ -43,6 +46,8 @@ pub(crate) struct Unlocked {
     held: HashMap<ExecutionKey, Arc<str>>,
     /// Whoever is told that there was nothing for him came too early, so these need not be written.
     found: HashMap<ExecutionKey, Arc<str>>,
+    /// Attempts that were put down, of held executions.
+    put_down: HashMap<ExecutionKey, AttemptRow>,
 }
 
 impl Held {
@@ -50,13 +55,27 @@ impl Held {
     /// finds them here from then on.
     pub fn take(&self, key: ExecutionKey, world: &mut World, unlocked: &mut Unlocked) -> bool {
         let held = self.0.lock().unwrap_or_else(PoisonError::into_inner).rows.remove(&key);
-        let Some(held) = held.filter(|held| is_live(&held.attempt, world.now)) else {
+        let usable =
+            |held: &HeldRow| !held.attempt.is_leased() || is_live(&held.attempt, world.now);
+        let Some(held) = held.filter(usable) else {
             return false;
         };
+        if !held.attempt.is_leased() {
+            unlocked.put_down.insert(key, held.attempt.clone());
+        }
         world.attempts.load(held.attempt);
         world.executions.load(held.row);
         unlocked.held.insert(key, held.writer);
         true
+    }
+
+    /// The attempt that was put down with an execution, if that was last written by this
+    /// transaction: nobody writes such an attempt alone.
+    pub fn put_down(&self, row: &ExecutionRow, writer: &str) -> Option<AttemptRow> {
+        let rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = rows.rows.get(&row.key)?;
+        let same = *held.writer == *writer && held.attempt.key.index == row.attempt_index;
+        (same && !held.attempt.is_leased()).then(|| held.attempt.clone())
     }
 
     /// Whether all of these are here.
@@ -66,7 +85,7 @@ impl Held {
     }
 
     /// Takes over what a transaction has committed.
-    pub fn learn(&self, change: &Change, writer: &Arc<str>) {
+    pub fn learn(&self, change: &Change, unlocked: &Unlocked, writer: &Arc<str>) {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for write in &change.attempts {
             if let Write::Insert(attempt) | Write::Update(attempt) = write {
@@ -75,7 +94,7 @@ impl Held {
         }
         for write in &change.executions {
             if let Write::Insert(row) | Write::Update(row) = write
-                && let Some(attempt) = leased_attempt(change, row)
+                && let Some(attempt) = going_on(change, unlocked, row)
             {
                 rows.keep(row, attempt, writer);
             }
@@ -86,7 +105,8 @@ impl Held {
 impl Rows {
     fn keep(&mut self, row: &ExecutionRow, attempt: &AttemptRow, writer: &Arc<str>) {
         // Nobody who finds the row here needs its payload.
-        let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row.clone() };
+        let rewritten = Rewritten::Nothing;
+        let row = ExecutionRow { payload: Blob::Apart, rewritten, ..row.clone() };
         let (attempt, writer) = (attempt.clone(), writer.clone());
         self.next += 1;
         let number = self.next;
@@ -130,16 +150,26 @@ fn is_live(attempt: &AttemptRow, now: TimestampMs) -> bool {
     attempt.lease_expires_at.is_some_and(|expires_at| expires_at > now)
 }
 
-/// The lease that the change grants on an execution. Changes are sorted by key.
-fn leased_attempt<'c>(change: &'c Change, row: &ExecutionRow) -> Option<&'c AttemptRow> {
+/// The attempt that somebody goes on with: leased by this change, or put down by it or before.
+/// Changes are sorted by key.
+fn going_on<'c>(
+    change: &'c Change,
+    unlocked: &'c Unlocked,
+    row: &ExecutionRow,
+) -> Option<&'c AttemptRow> {
+    let put_down = row.attempt_state == AttemptState::AttemptInterrupted;
     let key = AttemptKey { execution: row.key, index: row.attempt_index };
     let key_of = |write: &Write<AttemptRow>| match write {
         Write::Insert(row) | Write::Update(row) => row.key,
         Write::Delete(key) => *key,
     };
-    let at = change.attempts.binary_search_by_key(&key, key_of).ok()?;
+    let Ok(at) = change.attempts.binary_search_by_key(&key, key_of) else {
+        return unlocked.put_down.get(&row.key).filter(|attempt| put_down && attempt.key == key);
+    };
     match &change.attempts[at] {
-        Write::Insert(attempt) | Write::Update(attempt) if attempt.is_leased() => Some(attempt),
+        Write::Insert(attempt) | Write::Update(attempt) if put_down || attempt.is_leased() => {
+            Some(attempt)
+        }
         _ => None,
     }
 }

@@ -11,8 +11,8 @@ use ff_core::rows::{AttemptRow, ExecutionRow, TimerRow};
 
 use crate::binding::{Columns, Group};
 use crate::groups::{
-    Attempt, AttemptOwn, EventEach, EventHome, EventShared, Key, Moved, MovedOwn, NewEach,
-    NewOptions, NewShared, Placed, Rewritten, Timer, Unsure,
+    Attempt, AttemptOwn, Detail, Documents, EventEach, EventHome, EventShared, Key, Moved,
+    MovedOwn, NewEach, NewOptions, NewShared, Placed, Timer, Unsure,
 };
 
 /// What a statement consists of. No part touches a row of another.
@@ -42,6 +42,12 @@ impl Shape {
         self.0 |= ALONE;
     }
 
+    /// Rows are rewritten, with what is JSON or without; the rest may be the same for all of them.
+    pub fn rewrite(&mut self, alike: bool, documents: bool) {
+        self.0 |= if alike { DETAIL_ALIKE } else { 0 };
+        self.0 |= if documents { DOCUMENTS } else { 0 };
+    }
+
     fn get(self, part: Part) -> Option<(bool, bool)> {
         let bits = self.0 >> (3 * part as u32);
         (bits & 1 == 1).then_some((bits & 2 != 0, bits & 4 != 0))
@@ -49,6 +55,8 @@ impl Shape {
 }
 
 const ALONE: u32 = 1 << 31;
+const DETAIL_ALIKE: u32 = 1 << 30;
+const DOCUMENTS: u32 = 1 << 29;
 
 /// The texts that were asked for so far.
 #[derive(Default)]
@@ -57,8 +65,17 @@ pub(crate) struct Texts(Mutex<HashMap<Shape, Arc<str>>>);
 impl Texts {
     pub fn get(&self, shape: Shape) -> Arc<str> {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        texts.entry(shape).or_insert_with(|| text(shape).into()).clone()
+        texts.entry(shape).or_insert_with(|| text(shape, &[], 0).into()).clone()
     }
+}
+
+/// A part of another kind that runs with the others: its text, and whether the number of its rows
+/// is compared.
+pub(crate) type Other = (String, bool);
+
+/// The text of a statement that begins with other parts, which so many parameters belong to.
+pub(crate) fn text_after(shape: Shape, others: &[Other], parameters: usize) -> String {
+    text(shape, others, parameters)
 }
 
 /// A column and the parameter that brings it.
@@ -98,24 +115,24 @@ fn columns<'r, R: Copy, G: Group<'r, R>>(_: G) -> Columns {
     G::COLUMNS
 }
 
-fn text(shape: Shape) -> String {
-    let mut parameters = Parameters(0);
+fn text(shape: Shape, others: &[Other], behind: usize) -> String {
+    let mut parameters = Parameters(behind);
     if let Some((shared, options)) = shape.get(Part::Executions) {
         let each = columns::<&ExecutionRow, _>(NewEach);
         let groups = [(each, false), (columns(NewShared), shared), (columns(NewOptions), options)];
         return insert("ff_exec_core", &parameters.take(&groups));
     }
-    let mut parts = Vec::new();
+    let mut parts = others.to_vec();
     for part in [Part::Moved, Part::Rewritten, Part::NewAttempts, Part::Attempts, Part::Timers] {
         if let Some(alike) = shape.get(part) {
-            parts.push(part_text(part, alike, &mut parameters));
+            parts.push((part_text(part, shape, alike, &mut parameters), true));
         }
     }
     let (mut with, mut counts) = (String::new(), Vec::new());
-    for (place, part) in parts.iter().enumerate() {
+    for (place, (part, compared)) in parts.iter().enumerate() {
         let comma = if place == 0 { "" } else { ", " };
         let _ = write!(with, "{comma}p{place} AS ({part} RETURNING 1)");
-        counts.push(format!("(SELECT count(*) FROM p{place})"));
+        counts.push((format!("(SELECT count(*) FROM p{place})"), *compared));
     }
     match shape.get(Part::Events) {
         Some(alike) => {
@@ -124,19 +141,28 @@ fn text(shape: Shape) -> String {
             append(&with, &counts, alike, &mut parameters) + answer
         }
         None => {
-            let counts = counts.join(", ");
-            format!("WITH {with} SELECT {counts}, pg_current_xact_id()::xid::text")
+            let compared = counts.into_iter().filter(|(_, compared)| *compared);
+            let mut answer: Vec<String> = compared.map(|(count, _)| count).collect();
+            answer.push("pg_current_xact_id()::xid::text".to_owned());
+            format!("WITH {with} SELECT {}", answer.join(", "))
         }
     }
 }
 
-fn part_text(part: Part, (first, second): (bool, bool), parameters: &mut Parameters) -> String {
+fn part_text(
+    part: Part,
+    shape: Shape,
+    (first, second): (bool, bool),
+    parameters: &mut Parameters,
+) -> String {
     let execution = [
         (columns::<Unsure<'_, ExecutionRow>, _>(Key), false),
         (columns(Moved), first),
         (columns(MovedOwn), second),
-        (columns(Rewritten), false),
+        (columns(Detail), shape.0 & DETAIL_ALIKE != 0),
+        (columns(Documents), false),
     ];
+    let rewritten = if shape.0 & DOCUMENTS != 0 { 5 } else { 4 };
     let attempt = [
         (columns::<Unsure<'_, AttemptRow>, _>(Key), false),
         (columns(Attempt), first),
@@ -145,7 +171,9 @@ fn part_text(part: Part, (first, second): (bool, bool), parameters: &mut Paramet
     let key = ["partition_key", "execution_id", "attempt_index"];
     match part {
         Part::Moved => update("ff_exec_core", &key[..2], &parameters.take(&execution[..3])),
-        Part::Rewritten => update("ff_exec_core", &key[..2], &parameters.take(&execution)),
+        Part::Rewritten => {
+            update("ff_exec_core", &key[..2], &parameters.take(&execution[..rewritten]))
+        }
         Part::NewAttempts => insert("ff_attempt", &parameters.take(&attempt)),
         Part::Attempts => update("ff_attempt", &key, &parameters.take(&attempt)),
         Part::Timers | Part::Executions | Part::Events => {
@@ -212,7 +240,7 @@ const OR_FAIL: &str = " SELECT max(shard), coalesce(max(base), 0) / count(*), \
 /// events take the places between. Nothing comes back if a part has missed one.
 fn append(
     with: &str,
-    counts: &[String],
+    counts: &[(String, bool)],
     (shared, home): (bool, bool),
     parameters: &mut Parameters,
 ) -> String {
@@ -221,8 +249,12 @@ fn append(
     let events = parameters.take(&groups);
     let (shards, many) = (parameters.next(), parameters.next());
     let mut complete = String::new();
-    for count in counts {
-        let _ = write!(complete, " AND {count} = ${}::int8", parameters.next());
+    for (count, compared) in counts {
+        // Whatever is not compared is still written before the counters are locked.
+        let _ = match compared {
+            true => write!(complete, " AND {count} = ${}::int8", parameters.next()),
+            false => write!(complete, " AND {count} >= 0"),
+        };
     }
     let shard = events.iter().find(|column| column.name == "shard").map(Taken::value);
     let comma = if with.is_empty() { "" } else { ", " };
@@ -245,7 +277,7 @@ mod tests {
     fn what_agrees_is_one_value_and_what_does_not_is_an_array() {
         let mut shape = Shape::default();
         shape.add(Part::Executions, true, false);
-        let text = text(shape);
+        let text = text(shape, &[], 0);
         assert!(text.contains("unnest($1::uuid[]) AS execution_id"), "{text}");
         assert!(text.contains("$5::text"), "{text}");
         assert!(!text.contains("AS lane_id"), "{text}");
@@ -257,10 +289,21 @@ mod tests {
         for part in [Part::Moved, Part::Attempts] {
             let mut shape = Shape::default();
             shape.add(part, true, true);
-            let text = text(shape);
+            let text = text(shape, &[], 0);
             assert!(text.contains(".partition_key = u.partition_key AND "), "{text}");
             assert!(text.contains(".execution_id = u.execution_id"), "{text}");
         }
+    }
+
+    #[test]
+    fn other_parts_come_first_with_their_parameters() {
+        let mut shape = Shape::default();
+        shape.add(Part::Timers, false, false);
+        let others = [("DELETE FROM a".to_owned(), true), ("DELETE FROM b".to_owned(), false)];
+        let text = text(shape, &others, 2);
+        assert!(text.contains("p1 AS (DELETE FROM b RETURNING 1), p2 AS (INSERT"), "{text}");
+        assert!(text.contains("unnest($3::int8[]) AS due_at_ms"), "{text}");
+        assert!(text.contains("FROM p0), (SELECT count(*) FROM p2), pg_current"), "{text}");
     }
 
     #[test]
@@ -268,7 +311,7 @@ mod tests {
         let mut shape = Shape::default();
         shape.add(Part::Moved, false, true);
         shape.add(Part::Events, true, true);
-        let text = text(shape);
+        let text = text(shape, &[], 0);
         assert!(text.contains("AND (SELECT count(*) FROM p0) = $35::int8"), "{text}");
         assert!(text.contains("place.base + u.seq"), "{text}");
         assert!(text.contains("ff_exec_core.xmin = $14::text::xid"), "{text}");

@@ -54,7 +54,7 @@ enum Prepared {
     /// Nothing is to be kept.
     Nothing,
     /// The transaction only has to be committed.
-    Written(Change, Appended),
+    Written(Change, Appended, Unlocked),
     /// There is no transaction yet: one statement is enough.
     Alone(Change, Unlocked),
 }
@@ -101,21 +101,22 @@ impl PostgresStore {
         let prepared = prepared.map_err(|_| StoreError::Unavailable(SILENT.to_owned()));
         let done = match prepared.flatten() {
             Ok(Prepared::Nothing) => return Ok(Change::default()),
-            Ok(Prepared::Written(change, appended)) => {
-                self.commit_prepared(writer, change, appended, identity.shards).await
+            Ok(Prepared::Written(change, appended, unlocked)) => {
+                let done = self.commit_prepared(writer, change, appended, identity.shards).await;
+                done.map(|done| (done, unlocked))
             }
             Ok(Prepared::Alone(change, unlocked)) => {
                 let done = self.write_alone(writer, change, &unlocked, identity.shards).await;
                 if let Err(StoreError::Conflict(_) | StoreError::Retry(_)) = &done {
                     self.turns.meet_somebody();
                 }
-                done
+                done.map(|done| (done, unlocked))
             }
             Err(error) => Err(error),
         };
-        let (change, written_by) = done?;
+        let ((change, written_by), unlocked) = done?;
         if let Some(writer) = written_by {
-            self.held.learn(&change, &writer);
+            self.held.learn(&change, &unlocked, &writer);
         }
         Ok(change)
     }
@@ -202,7 +203,7 @@ impl PostgresStore {
             keeps: !self.pooled,
         };
         let appended = writing.write_and_append(&change, shard_of).await?;
-        Ok(Prepared::Written(change, appended))
+        Ok(Prepared::Written(change, appended, loader.unlocked))
     }
 
     /// Begins a transaction and reads the clock, in one round trip.

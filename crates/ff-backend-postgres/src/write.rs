@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{AttemptRow, EventRow, ExecutionRow, IdempotencyRow, LaneRow, Row, TimerRow};
+use ff_core::rows::{
+    AttemptRow, EventRow, ExecutionRow, IdempotencyRow, LaneRow, Rewritten, Row, TimerRow,
+};
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::{PgConnection, Row as _};
@@ -15,13 +17,14 @@ use crate::binding::Bound;
 use crate::columns::narrow;
 use crate::error::store_error;
 use crate::groups::{
-    Attempt, AttemptOwn, EventEach, EventHome, EventShared, Key, Moved, MovedOwn, NewEach,
-    NewOptions, NewShared, Placed, Rewritten, Timer, Unsure, bytes,
+    Attempt, AttemptOwn, Detail, Documents, EventEach, EventHome, EventShared, Key, Moved,
+    MovedOwn, NewEach, NewOptions, NewShared, Placed, Timer, Unsure, bytes,
 };
+use crate::hanging::Parts;
 use crate::held::Unlocked;
 use crate::load::Prepared;
 use crate::sql::{self, Writes};
-use crate::together::{Part, Shape};
+use crate::together::{Other, Part, Shape, text_after};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
@@ -56,11 +59,11 @@ impl Writing<'_> {
     ) -> Result<Appended, StoreError> {
         let log = Log::of(change, shard_of);
         self.write_rows(change).await?;
-        self.write_rest(change).await?;
+        let hanging = self.write_rest(change).await?;
         if log.touched.len() == 1 && change.log_floor.is_none() {
-            return self.write_together(change, Some(&log)).await;
+            return self.write_together(change, hanging, Some(&log)).await;
         }
-        self.write_together(change, None).await?;
+        self.write_together(change, hanging, None).await?;
         self.append(change, &log).await
     }
 
@@ -74,14 +77,14 @@ impl Writing<'_> {
         let (mut bound, mut shape) = (Bound::default(), Shape::default());
         shape.be_alone();
         let counts = self.bind_parts(change, &mut bound, &mut shape);
-        self.append_bound(&log, bound, shape, &counts).await
+        self.append_bound(&log, bound, shape, (&[], 0), &counts).await
     }
 
     /// Everything but the events.
     pub async fn write(&mut self, change: &Change) -> Result<(), StoreError> {
         self.write_rows(change).await?;
-        self.write_rest(change).await?;
-        self.write_together(change, None).await.map(|_| ())
+        let hanging = self.write_rest(change).await?;
+        self.write_together(change, hanging, None).await.map(|_| ())
     }
 
     /// What must be there or gone before the others are written.
@@ -92,11 +95,11 @@ impl Writing<'_> {
         self.delete_timers(&change.timers).await
     }
 
-    /// What few transactions write.
-    async fn write_rest(&mut self, change: &Change) -> Result<(), StoreError> {
+    /// What few transactions write, but for what can be written together with the rest.
+    async fn write_rest(&mut self, change: &Change) -> Result<Parts, StoreError> {
         self.write_idempotency(&change.idempotency).await?;
         self.write_lanes(&change.lanes).await?;
-        self.write_hanging(&change.flows, &change.records).await
+        self.remove_hanging(&change.flows, &change.records).await
     }
 
     async fn insert_executions(
@@ -124,15 +127,18 @@ impl Writing<'_> {
     async fn write_together(
         &mut self,
         change: &Change,
+        hanging: Parts,
         log: Option<&Log<'_>>,
     ) -> Result<Appended, StoreError> {
-        let (mut bound, mut shape) = (Bound::default(), Shape::default());
-        let counts = self.bind_parts(change, &mut bound, &mut shape);
+        let (others, mut counts) = (hanging.others(), hanging.counts().collect::<Vec<_>>());
+        let (mut bound, mut shape) = (hanging.bound, Shape::default());
+        let others = (&others[..], bound.next() - 1);
+        counts.extend(self.bind_parts(change, &mut bound, &mut shape));
         if let Some(log) = log {
-            return self.append_bound(log, bound, shape, &counts).await;
+            return self.append_bound(log, bound, shape, others, &counts).await;
         }
-        if !counts.is_empty() {
-            let text = self.writes.texts.get(shape);
+        if bound.next() > 1 {
+            let text = self.text(shape, others);
             let query = sqlx::query_with(&text, bound.finish()?).persistent(self.keeps);
             let row = query.fetch_one(&mut *self.connection).await;
             let row = row.map_err(|error| store_error(&error))?;
@@ -148,6 +154,13 @@ impl Writing<'_> {
         Ok(Appended { places: Vec::new(), writer: None })
     }
 
+    fn text(&self, shape: Shape, (others, parameters): (&[Other], usize)) -> Arc<str> {
+        match others {
+            [] => self.writes.texts.get(shape),
+            others => text_after(shape, others, parameters).into(),
+        }
+    }
+
     /// Returns how many rows each part has.
     fn bind_parts(&self, change: &Change, bound: &mut Bound, shape: &mut Shape) -> Vec<i64> {
         // A row that was accepted and moved on in one batch has more to say than a new one has.
@@ -157,7 +170,8 @@ impl Writing<'_> {
             Write::Insert(_) | Write::Delete(_) => None,
         });
         let changed = changed.map(|row| Unsure { row, writer: self.unlocked.writer_of(&row.key) });
-        let (rewritten, moved): (Vec<_>, Vec<_>) = changed.partition(|held| held.row.rewritten);
+        let (rewritten, moved): (Vec<_>, Vec<_>) =
+            changed.partition(|held| held.row.rewritten > Rewritten::Nothing);
         let writer = |row| self.unlocked.writer_of_attempt(&AttemptRow::key(row).execution);
         let attempt = |row| Unsure { row, writer: writer(row) };
         let new: Vec<_> = inserted(&change.attempts).into_iter().map(attempt).collect();
@@ -168,7 +182,14 @@ impl Writing<'_> {
                 bound.each(Key, rows);
                 shape.add(part, bound.alike(Moved, rows), bound.alike(MovedOwn, rows));
                 if matches!(part, Part::Rewritten) {
-                    bound.each(Rewritten, rows);
+                    let everything = |held: &Unsure<'_, ExecutionRow>| {
+                        held.row.rewritten == Rewritten::Everything
+                    };
+                    let documents = rows.iter().any(everything);
+                    shape.rewrite(bound.alike(Detail, rows), documents);
+                    if documents {
+                        bound.each(Documents, rows);
+                    }
                 }
             }
         }
@@ -296,7 +317,7 @@ impl Writing<'_> {
             return Ok(Appended { places: Vec::new(), writer: None });
         }
         let bound = Bound::with_room(log.placed.len() * ROOM);
-        self.append_bound(log, bound, Shape::default(), &[]).await
+        self.append_bound(log, bound, Shape::default(), (&[], 0), &[]).await
     }
 
     /// Runs the parts that are bound and appends behind them, if each has found so many rows.
@@ -305,6 +326,7 @@ impl Writing<'_> {
         log: &Log<'_>,
         mut bound: Bound,
         mut shape: Shape,
+        others: (&[Other], usize),
         counts: &[i64],
     ) -> Result<Appended, StoreError> {
         bound.each(EventEach, &log.placed);
@@ -314,7 +336,7 @@ impl Writing<'_> {
         bound.value(log.touched.keys().map(|shard| narrow(*shard)).collect::<Vec<_>>());
         bound.value(log.touched.values().copied().collect::<Vec<_>>());
         counts.iter().for_each(|count| bound.value(*count));
-        let text = self.writes.texts.get(shape);
+        let text = self.text(shape, others);
         let query = sqlx::query_as_with(&text, bound.finish()?).persistent(self.keeps);
         let bases: Vec<(i16, i64, String)> =
             query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{AttemptRow, EventRow, ExecutionRow};
+use ff_core::rows::{AttemptRow, EventRow, ExecutionRow, FlowRow};
 use ff_core::types::TimestampMs;
 use uuid::Uuid;
 
@@ -58,6 +58,13 @@ pub(crate) const REWRITE_ATTEMPT: &str = "UPDATE ff_attempt SET attempt_type = ?
     failure_category = ?12, retry_at_ms = ?13, progress_pct = ?14, progress_message = ?15 \
     WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2";
 
+/// Everything of a flow that may change.
+pub(crate) const UPDATE_FLOW: &str = "UPDATE OR FAIL ff_flow_core SET graph_revision = ?2, \
+    public_flow_state = ?3, terminal_at_ms = ?4, node_count = ?5, edge_count = ?6, \
+    completed_count = ?7, failed_count = ?8, cancelled_count = ?9, expired_count = ?10, \
+    skipped_count = ?11, spared_count = ?12, raw_fields = ?13 \
+    WHERE partition_key = 0 AND flow_id = ?1";
+
 /// Texts that are put together once.
 pub(crate) struct Statements {
     pub execution: Insert,
@@ -108,6 +115,26 @@ pub(crate) fn event_cells(row: &EventRow, seq: i64, previous: i64) -> [Cell<'_>;
         Cell::text(row.by.as_ref()),
         Cell::text(row.details.as_ref()),
         Cell::Int(previous),
+    ]
+}
+
+pub(crate) fn flow_cells(row: &FlowRow) -> [Cell<'_>; 13] {
+    let number = |count: u64| Cell::Int(count as i64);
+    let ended = row.ended;
+    [
+        Cell::Bytes(row.key.id.as_bytes()),
+        Cell::Int(row.graph_revision),
+        Cell::Text(row.state.word()),
+        Cell::time(row.terminal_at),
+        number(row.nodes),
+        number(row.edges),
+        number(ended.completed),
+        number(ended.failed),
+        number(ended.cancelled),
+        number(ended.expired),
+        number(ended.skipped),
+        number(ended.spared),
+        Cell::Text(&row.raw_fields),
     ]
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow, FlowRow};
+use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow, FlowRow, Rewritten};
 use ff_core::store::{Change, World, Write};
 use ff_core::types::ExecutionKey;
 use foldhash::HashMap;
@@ -122,7 +122,7 @@ impl Held {
         let number = self.next;
         self.order.push_back((row.key, number));
         // Nobody who finds the row here needs its payload.
-        let row = ExecutionRow { payload: Blob::Apart, rewritten: false, ..row };
+        let row = ExecutionRow { payload: Blob::Apart, rewritten: Rewritten::Nothing, ..row };
         self.rows.insert(row.key, HeldRow { number, row, attempt, place });
         while self.order.len() > MOST_ROWS {
             if let Some((oldest, number)) = self.order.pop_front()

@@ -2,7 +2,8 @@
 
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, TimerRow,
+    AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Rewritten,
+    TimerRow,
 };
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
@@ -10,8 +11,8 @@ use rusqlite::{Connection, Result, params};
 
 use crate::bound::{Bound, Cell};
 use crate::cells::{
-    MOVE_EXECUTIONS, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, attempt_cells, detail_cells,
-    event_cells, moved_cells, new_cells,
+    MOVE_EXECUTIONS, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, UPDATE_FLOW, attempt_cells,
+    detail_cells, event_cells, flow_cells, moved_cells, new_cells,
 };
 use crate::load::{Place, Places};
 
@@ -95,7 +96,7 @@ impl Writing<'_> {
                             }
                         }
                     }
-                    if row.rewritten {
+                    if row.rewritten > Rewritten::Nothing {
                         rewritten.run(detail_cells(row, place).into_iter())?;
                     }
                 }
@@ -239,10 +240,19 @@ impl Writing<'_> {
     }
 
     fn write_flows(&self, change: &Change) -> Result<()> {
+        if change.flows.is_empty() {
+            return Ok(());
+        }
+        let mut update = Bound::new(self.connection, UPDATE_FLOW)?;
         for write in &change.flows {
             match write {
-                Write::Insert(row) => self.insert_flow(row)?,
-                Write::Update(row) => self.update_flow(row)?,
+                Write::Insert(row) => {
+                    self.insert_flow(row)?;
+                    if row.ended != Endings::default() {
+                        update.run(flow_cells(row).into_iter())?;
+                    }
+                }
+                Write::Update(row) => update.run(flow_cells(row).into_iter())?,
                 Write::Delete(key) => self.run(
                     "DELETE FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1",
                     params![key.id.as_bytes()],
@@ -267,31 +277,6 @@ impl Writing<'_> {
                 ms(row.terminal_at),
                 row.nodes,
                 row.edges,
-                &*row.raw_fields
-            ],
-        )?;
-        if row.ended == Endings::default() { Ok(()) } else { self.update_flow(row) }
-    }
-
-    fn update_flow(&self, row: &FlowRow) -> Result<()> {
-        self.run(
-            "UPDATE ff_flow_core SET graph_revision = ?2, public_flow_state = ?3, \
-             terminal_at_ms = ?4, node_count = ?5, edge_count = ?6, completed_count = ?7, \
-             failed_count = ?8, cancelled_count = ?9, expired_count = ?10, skipped_count = ?11, \
-             spared_count = ?12, raw_fields = ?13 WHERE partition_key = 0 AND flow_id = ?1",
-            params![
-                row.key.id.as_bytes(),
-                row.graph_revision,
-                row.state.word(),
-                ms(row.terminal_at),
-                row.nodes,
-                row.edges,
-                row.ended.completed,
-                row.ended.failed,
-                row.ended.cancelled,
-                row.ended.expired,
-                row.ended.skipped,
-                row.ended.spared,
                 &*row.raw_fields
             ],
         )

@@ -90,6 +90,8 @@ async fn a_commit_whose_answer_is_lost_is_looked_up() {
     // From now on a commit waits for a standby that does not exist, after it was written here.
     psql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
     psql("SELECT pg_reload_conf()");
+    // The process that makes checkpoints tells the others, once it has read the settings.
+    psql("CHECKPOINT");
     let completing = backend.clone();
     let handle = claimed[0].handle.clone();
     let completed = tokio::spawn(async move { completing.complete(&handle, None).await });

@@ -74,9 +74,19 @@ pub struct ExecutionRow {
     /// A JSON object for the few facts that have no column.
     pub raw_fields: Arc<str>,
 
-    /// Not stored: something beyond the state has changed since the row was read, so a store must
-    /// write the whole row and not only what every transition moves.
-    pub rewritten: bool,
+    /// Not stored: what has changed since the row was read, beyond what every transition moves.
+    pub rewritten: Rewritten,
+}
+
+/// How much of a row a store must write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rewritten {
+    /// Only what every transition moves.
+    #[default]
+    Nothing,
+    /// Everything but what is JSON.
+    Details,
+    Everything,
 }
 
 impl ExecutionRow {
@@ -120,7 +130,7 @@ impl ExecutionRow {
             lease_epoch: 0,
             version: 0,
             raw_fields: empty,
-            rewritten: false,
+            rewritten: Rewritten::Nothing,
         }
     }
 
@@ -158,6 +168,7 @@ impl ExecutionRow {
     /// Whether a member wants its parents' results together with its input.
     pub fn merges_results(&self) -> bool {
         self.flow_id.is_some()
+            && self.raw_fields.contains("\"merge_results\"")
             && raw_object(&self.raw_fields).get("merge_results") == Some(&Value::Bool(true))
     }
 
@@ -185,10 +196,12 @@ impl ExecutionRow {
         self.set_raw("steps", json!({ "count": steps.count, "bytes": steps.bytes }));
     }
 
-    /// Whether another version of this row differs in what only some operations change.
-    pub fn differs_in_detail(&self, other: &Self) -> bool {
-        self.priority != other.priority
-            || self.tags != other.tags
+    /// What must be written of this row where another version of it is stored.
+    pub fn rewriting(&self, other: &Self) -> Rewritten {
+        if self.tags != other.tags || self.raw_fields != other.raw_fields {
+            return Rewritten::Everything;
+        }
+        let differs = self.priority != other.priority
             || self.attempt_index != other.attempt_index
             || self.not_before != other.not_before
             || self.deadline_at != other.deadline_at
@@ -198,8 +211,8 @@ impl ExecutionRow {
             || self.cancelled_by != other.cancelled_by
             || self.retry_count != other.retry_count
             || self.reclaim_count != other.reclaim_count
-            || self.holds_key != other.holds_key
-            || self.raw_fields != other.raw_fields
+            || self.holds_key != other.holds_key;
+        if differs { Rewritten::Details } else { Rewritten::Nothing }
     }
 
     pub fn raw(&self, name: &str) -> Option<Value> {

@@ -14,7 +14,7 @@ use crate::engine_error::StoreError;
 use crate::rows::spelling::Spelling;
 use crate::rows::{
     AnyRow, AttemptKey, AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowKey, FlowRow, Kind,
-    LaneRow, Spec, Value,
+    LaneRow, Rewritten, Spec, Value,
 };
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
@@ -183,7 +183,7 @@ impl<'r, C: Cells> Reader<'r, C> {
             lease_epoch: self.number()?,
             version: self.number()?,
             raw_fields: self.shared_text()?.unwrap_or_default(),
-            rewritten: false,
+            rewritten: Rewritten::Nothing,
         })
     }
 

@@ -27,7 +27,7 @@ impl Held<'_> {
     ) -> TimestampMs {
         let (attempt, expires_at) = extended(self.attempt, handle, now);
         change.attempts.push(Write::Update(attempt));
-        let rewritten = self.row.rewritten || after.differs_in_detail(self.row);
+        let rewritten = self.row.rewritten.max(after.rewriting(self.row));
         change.executions.push(Write::Update(ExecutionRow { rewritten, ..after }));
         expires_at
     }

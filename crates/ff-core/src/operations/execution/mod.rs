@@ -70,7 +70,7 @@ pub(crate) fn transition(
         announce(change, before, now);
     }
     after.version = before.version.max(1) + 1;
-    after.rewritten = before.rewritten || after.differs_in_detail(before);
+    after.rewritten = before.rewritten.max(after.rewriting(before));
     let mut event = EventRow::about(&after, event_type, now);
     event.from = Some(before.public_state);
     // Most changes are of one execution, and a vector that grows makes room for four.

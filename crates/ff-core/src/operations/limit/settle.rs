@@ -7,6 +7,7 @@ use super::drafts::Drafts;
 use crate::mutants::{self, Mutant};
 use crate::rows::{
     End, ExecutionRow, Holds, Json, LimitStateKey, LimitStateRow, LimitUsageKey, LimitUsageRow,
+    Rewritten,
 };
 use crate::state::{AttemptOutcome, LifecyclePhase};
 use crate::store::{Change, Needs, World, Write};
@@ -37,7 +38,7 @@ pub(crate) fn settle(world: &World, change: &mut Change) {
             && let Some(holds) = before.limit_holds()
         {
             after.set_limit_holds(None);
-            after.rewritten = true;
+            after.rewritten = Rewritten::Everything;
             ended.push((before, holds));
         }
     }

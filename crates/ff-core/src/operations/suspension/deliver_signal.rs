@@ -45,6 +45,8 @@ impl Operation for DeliverSignal {
     type Reply = SignalOutcome;
 
     const NAME: &'static str = "deliver_signal";
+    // Whoever waits has no lease.
+    const MAY_END_LEASES: bool = false;
 
     fn needs(&self, needs: &mut Needs) {
         let SignalKey { execution, waitpoint_id, .. } = self.signal.key;
