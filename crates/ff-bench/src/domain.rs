@@ -48,45 +48,41 @@ const REST: Duration = Duration::from_millis(2);
 
 /// All lines of this part.
 pub(crate) fn measure(runtime: &Runtime, bed: &Bed, scale: Scale) -> Result<Vec<Line>> {
-    let bed = bed.clone();
-    // On the threads of the runtime, as a worker would be.
-    runtime.block_on(async { tokio::spawn(async move { lines(&bed, scale).await }).await? })
-}
-
-async fn lines(bed: &Bed, scale: Scale) -> Result<Vec<Line>> {
-    let (mut drains, mut lones) = (Vec::new(), Vec::new());
-    let mut kinds: [Vec<f64>; 5] = Default::default();
-    for _ in 0..scale.rounds {
-        drains.push(plain(bed, scale.drained).await?);
-        lones.push(lone(bed, scale.probes).await?);
-        kinds[0].push(chains(bed).await?);
-        kinds[1].push(fan(bed).await?);
-        kinds[2].push(steps(bed).await?);
-        kinds[3].push(signals(bed, scale.probes).await?);
-        kinds[4].push(cancel(bed).await?);
-    }
-    let frames = frames(bed, scale.frames).await?;
-    let (drain, lone) = (median(&drains), median(&lones));
-    let [chains, fan, steps, signals, cancel] = kinds.map(|values| median(&values));
-    let per_execution = 1e6 / drain;
-    Ok(vec![
-        Line::new("flows: chains of 10, 500 in flight", Unit::PerSecond, chains)
-            .floor("drain / 10", drain / CHAIN as f64)
-            .bar(Bar::AtLeast(0.5)),
-        Line::new("flow: fan-out and fan-in of 1,000", Unit::Micros, fan)
-            .floor("1,000 executions drained", per_execution * FAN as f64)
-            .bar(Bar::AtMost(3.0)),
-        Line::new("steps: 10 each, 64 executions at once", Unit::PerSecond, steps)
-            .floor("drain", drain)
-            .bar(Bar::AtLeast(0.5)),
-        Line::new("suspend, signal, resume: p50", Unit::Micros, signals)
-            .floor("a lone submit", lone)
-            .bar(Bar::AtMost(4.0)),
-        Line::new("cancel a flow of 1,000 members", Unit::Micros, cancel)
-            .floor("a lone submit", lone)
-            .bar(Bar::AtMost(40.0)),
-        Line::new("append and tail frames, 100 at once", Unit::PerSecond, frames),
-    ])
+    runtime.block_on(async {
+        let (mut drains, mut lones) = (Vec::new(), Vec::new());
+        let mut kinds: [Vec<f64>; 5] = Default::default();
+        for _ in 0..scale.rounds {
+            drains.push(plain(bed, scale.drained).await?);
+            lones.push(lone(bed, scale.probes).await?);
+            kinds[0].push(chains(bed).await?);
+            kinds[1].push(fan(bed).await?);
+            kinds[2].push(steps(bed).await?);
+            kinds[3].push(signals(bed, scale.probes).await?);
+            kinds[4].push(cancel(bed).await?);
+        }
+        let frames = frames(bed, scale.frames).await?;
+        let (drain, lone) = (median(&drains), median(&lones));
+        let [chains, fan, steps, signals, cancel] = kinds.map(|values| median(&values));
+        let per_execution = 1e6 / drain;
+        Ok(vec![
+            Line::new("flows: chains of 10, 500 in flight", Unit::PerSecond, chains)
+                .floor("drain / 10", drain / CHAIN as f64)
+                .bar(Bar::AtLeast(0.5)),
+            Line::new("flow: fan-out and fan-in of 1,000", Unit::Micros, fan)
+                .floor("1,000 executions drained", per_execution * FAN as f64)
+                .bar(Bar::AtMost(3.0)),
+            Line::new("steps: 10 each, 64 executions at once", Unit::PerSecond, steps)
+                .floor("drain", drain)
+                .bar(Bar::AtLeast(0.5)),
+            Line::new("suspend, signal, resume: p50", Unit::Micros, signals)
+                .floor("a lone submit", lone)
+                .bar(Bar::AtMost(4.0)),
+            Line::new("cancel a flow of 1,000 members", Unit::Micros, cancel)
+                .floor("a lone submit", lone)
+                .bar(Bar::AtMost(40.0)),
+            Line::new("append and tail frames, 100 at once", Unit::PerSecond, frames),
+        ])
+    })
 }
 
 /// Executions per second, with nothing hanging on them.

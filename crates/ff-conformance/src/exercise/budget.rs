@@ -13,8 +13,9 @@ use ff_core::contracts::{
 use ff_core::engine_backend::{EngineBackend, LimitOperations, Namespaced};
 use ff_core::policy::ExecutionPolicy;
 use ff_core::state::PublicState;
-use ff_core::types::{BudgetId, LaneId, Namespace};
+use ff_core::types::{BudgetId, FlowId, LaneId, Namespace};
 
+use super::flow_graph::{claim_all, complete_all, graph, plant, states};
 use super::{Fixture, LANE, LEASE_MS, claim_args, code, failure, item, retries};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -406,6 +407,39 @@ pub async fn namespaces(f: &Fixture) {
     let seen = stranger.get_budget(&nobody, &id()).await.unwrap();
     assert_eq!(seen.dimensions["tokens"].hard, Some(3));
     assert_eq!(standing(f).await.dimensions["tokens"].hard, Some(10));
+}
+
+/// All members of a flow spend from its budget and nobody else does; what a lost lease held of it
+/// is there for the others.
+pub async fn over_a_flow(f: &Fixture) {
+    let unknown = PutBudgetArgs { scope: BudgetScope::Flow(FlowId::new()), ..budget(20, 10) };
+    assert_eq!(code(&f.backend.put_budget(unknown).await), "not_found");
+    let flow = plant(f, graph("a>d b>d c>d")).await;
+    let stranger = f.submit(item()).await;
+    let args = |hard| PutBudgetArgs { scope: BudgetScope::Flow(flow.id), ..budget(hard, 10) };
+    f.backend.put_budget(args(20)).await.unwrap();
+    let held = claim_all(f).await;
+    assert_eq!(held.len(), 3, "two members and the stranger");
+    assert!(held.iter().any(|one| one.execution_id == stranger));
+    assert_eq!(books(f).await, (0, 20));
+    let waiting = states(f, &flow, "a b c").await;
+    let waiting = waiting.into_iter().filter(|state| *state == PublicState::RateLimited);
+    assert_eq!(waiting.count(), 1);
+    let mut members = held.iter().filter(|one| one.execution_id != stranger);
+    let first = members.next().expect("a member");
+    f.backend.complete(&first.handle, None).await.unwrap();
+    assert_eq!(books(f).await, (10, 10));
+    f.advance(u64::from(LEASE_MS)).await;
+    assert_eq!(books(f).await, (10, 0));
+    f.cancel_execution(&stranger).await.unwrap();
+    assert_eq!(complete_all(f).await, 1, "there is enough for one more");
+    assert_eq!(books(f).await, (20, 0));
+    assert_eq!(complete_all(f).await, 0);
+    f.backend.put_budget(args(40)).await.unwrap();
+    f.advance(1).await;
+    assert_eq!([complete_all(f).await, complete_all(f).await], [1, 1]);
+    assert_eq!(books(f).await, (40, 0));
+    assert_eq!(states(f, &flow, "d").await, [PublicState::Completed]);
 }
 
 /// Whoever waits for a budget goes on when it is deleted; declared again, it begins with nothing

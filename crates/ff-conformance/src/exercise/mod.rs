@@ -130,7 +130,7 @@ fn budgets_and_quotas() -> Vec<Exercise> {
         budget {
             never_overspent, settled_and_refunded, reports, periods, refunds_wake,
             suspended_for_approval, pending_is_cancelled, scopes, own_estimates, refusals,
-            namespaces, deleted_budgets_let_go, raised_by_its_owner, bounded_number,
+            namespaces, over_a_flow, deleted_budgets_let_go, raised_by_its_owner, bounded_number,
         }
     }
 }
