@@ -1,5 +1,7 @@
 //! What an operation wants written: a value that can be printed and merged.
 
+use std::ops::Deref;
+
 use foldhash::{HashMap, HashMapExt};
 
 use crate::rows::{
@@ -24,60 +26,82 @@ pub struct Change {
     pub lanes: Vec<Write<LaneRow>>,
     pub timers: Vec<Write<TimerRow>>,
     pub idempotency: Vec<Write<IdempotencyRow>>,
-    pub records: Vec<Write<AnyRow>>,
+    pub records: Records,
     /// Appended to the log, in this order.
     pub events: Vec<EventRow>,
     /// Subscriptions cannot start below this place in the log any more.
     pub log_floor: Option<(u16, u64)>,
-    pub places: Places,
 }
 
-/// Where the last write of each record stands, once there are many: an operation that tells the
-/// thousand behind an execution looks each of them up.
+/// Writes of records, in the order in which they were made.
 #[derive(Clone, Debug, Default)]
-pub struct Places(Option<HashMap<AnyKey, usize>>);
+pub struct Records {
+    writes: Vec<Write<AnyRow>>,
+    /// Where the last write of each record stands, once there are many: an operation that tells
+    /// the thousand behind an execution looks each of them up.
+    places: Option<HashMap<AnyKey, usize>>,
+}
 
-/// They say nothing that the records do not say.
-impl PartialEq for Places {
-    fn eq(&self, _: &Self) -> bool {
-        true
+/// The places say nothing that the writes do not say.
+impl PartialEq for Records {
+    fn eq(&self, other: &Self) -> bool {
+        self.writes == other.writes
+    }
+}
+
+impl Deref for Records {
+    type Target = [Write<AnyRow>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.writes
     }
 }
 
 /// So many records are looked through one by one.
 const FEW: usize = 16;
 
-impl Change {
-    pub fn insert(&mut self, row: &impl Record) {
-        self.push(Write::Insert(row.erase()));
+impl Records {
+    /// Writes that nobody will look up.
+    pub(super) fn of(writes: Vec<Write<AnyRow>>) -> Self {
+        Self { writes, places: None }
     }
 
-    pub fn update(&mut self, row: &impl Record) {
-        self.push(Write::Update(row.erase()));
-    }
-
-    pub fn delete<R: Record>(&mut self, key: &R::Key) {
-        self.push(Write::Delete(R::erase_key(key)));
+    pub(super) fn into_writes(self) -> Vec<Write<AnyRow>> {
+        self.writes
     }
 
     /// What was last written for a record.
-    pub(crate) fn record(&self, key: &AnyKey) -> Option<&Write<AnyRow>> {
-        match &self.places.0 {
-            Some(places) => places.get(key).map(|at| &self.records[*at]),
-            None => self.records.iter().rev().find(|write| is_of(write, key)),
+    pub(crate) fn last_of(&self, key: &AnyKey) -> Option<&Write<AnyRow>> {
+        match &self.places {
+            Some(places) => places.get(key).map(|at| &self.writes[*at]),
+            None => self.writes.iter().rev().find(|write| is_of(write, key)),
         }
     }
 
     fn push(&mut self, write: Write<AnyRow>) {
-        if self.records.len() == FEW {
+        if self.writes.len() == FEW {
             let mut places = HashMap::with_capacity(4 * FEW);
-            places.extend(self.records.iter().map(key_of).zip(0..));
-            self.places = Places(Some(places));
+            places.extend(self.writes.iter().map(key_of).zip(0..));
+            self.places = Some(places);
         }
-        if let Some(places) = &mut self.places.0 {
-            places.insert(key_of(&write), self.records.len());
+        if let Some(places) = &mut self.places {
+            places.insert(key_of(&write), self.writes.len());
         }
-        self.records.push(write);
+        self.writes.push(write);
+    }
+}
+
+impl Change {
+    pub fn insert(&mut self, row: &impl Record) {
+        self.records.push(Write::Insert(row.erase()));
+    }
+
+    pub fn update(&mut self, row: &impl Record) {
+        self.records.push(Write::Update(row.erase()));
+    }
+
+    pub fn delete<R: Record>(&mut self, key: &R::Key) {
+        self.records.push(Write::Delete(R::erase_key(key)));
     }
 }
 
@@ -112,14 +136,14 @@ mod tests {
         let row = |id, added| ChildrenRow { key: key(id), added, ended: 0, waiting: false };
         let mut change = Change::default();
         for id in 0..4 * FEW as u128 {
-            assert!(change.record(&ChildrenRow::erase_key(&key(id))).is_none());
+            assert!(change.records.last_of(&ChildrenRow::erase_key(&key(id))).is_none());
             change.insert(&row(id, 1));
             change.update(&row(0, id as u64 + 2));
-            let first = change.record(&ChildrenRow::erase_key(&key(0)));
+            let first = change.records.last_of(&ChildrenRow::erase_key(&key(0)));
             assert_eq!(first, Some(&Write::Update(row(0, id as u64 + 2).erase())));
         }
         change.delete::<ChildrenRow>(&key(1));
         let gone = ChildrenRow::erase_key(&key(1));
-        assert_eq!(change.record(&gone), Some(&Write::Delete(gone.clone())));
+        assert_eq!(change.records.last_of(&gone), Some(&Write::Delete(gone.clone())));
     }
 }

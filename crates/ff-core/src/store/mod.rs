@@ -17,7 +17,7 @@ mod world;
 
 pub use batch::{Batch, Job, Reply, Unheard};
 pub use bells::{Bells, ClaimWaiter};
-pub use change::{Change, Write};
+pub use change::{Change, Records, Write};
 pub use followers::Follower;
 pub use listing::{Dialect, Statement};
 pub use needs::{ClaimScan, MemberScan, Needs, RetentionScan, Walk};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimScan, MemberScan, Scan, Scanned, Table, Walk, Write};
+use super::{Change, ClaimScan, MemberScan, Records, Scan, Scanned, Table, Walk, Write};
 use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
@@ -304,7 +304,7 @@ impl World {
         apply_all(&mut self.lanes, change.lanes);
         apply_all(&mut self.timers, change.timers);
         apply_all(&mut self.idempotency, change.idempotency);
-        apply_all(&mut self.records, change.records);
+        apply_all(&mut self.records, change.records.into_writes());
         self.events.extend(change.events);
         self.log_floor = self.log_floor.max(change.log_floor);
     }
@@ -318,10 +318,9 @@ impl World {
             lanes: self.lanes.take_writes(),
             timers: self.timers.take_writes(),
             idempotency: self.idempotency.take_writes(),
-            records: self.records.take_writes(),
+            records: Records::of(self.records.take_writes()),
             events: self.events,
             log_floor: self.log_floor,
-            ..Change::default()
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn latest<R: Record>(world: &World, change: &Change, key: &R::Key) ->
     if change.records.is_empty() {
         return world.record(key);
     }
-    match change.record(&R::erase_key(key)) {
+    match change.records.last_of(&R::erase_key(key)) {
         Some(Write::Insert(row) | Write::Update(row)) => row.decode().ok().flatten(),
         Some(Write::Delete(_)) => None,
         None => world.record(key),

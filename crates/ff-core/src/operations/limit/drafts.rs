@@ -31,7 +31,7 @@ impl<'w> Drafts<'w> {
     /// Goes on from what an operation has decided to write already.
     pub fn after(world: &'w World, change: &Change) -> Self {
         let mut drafts = Self::new(world);
-        for write in &change.records {
+        for write in change.records.iter() {
             let (row, is_stored) = match write {
                 Write::Insert(row) => (row, false),
                 Write::Update(row) => (row, true),
