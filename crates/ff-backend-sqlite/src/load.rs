@@ -125,7 +125,7 @@ impl Loader<'_> {
         world: &mut World,
         keys: &[ExecutionKey],
         [one, chunk]: [&String; 2],
-        mut read: impl FnMut(&mut Self, &mut World, &Row<'_>, &[ExecutionKey]) -> Result<(), StoreError>,
+        read: fn(&mut Self, &mut World, &Row<'_>, &[ExecutionKey]) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut missing = Vec::new();
         for key in keys {
