@@ -9,7 +9,7 @@ use sqlx::Row as _;
 use crate::binding::Bound;
 use crate::columns::narrow;
 use crate::error::store_error;
-use crate::records::{arrays, columns};
+use crate::records::{arrays, columns, single};
 use crate::sql::{self, FLOW, FLOW_KEY};
 use crate::together::Other;
 use crate::write::{LEFT, Writing, column, deleted, inserted, ms, updated};
@@ -153,9 +153,22 @@ fn put_records(parts: &mut Parts, writes: &[Write<AnyRow>]) {
     }
     let changed: Vec<&[Value]> = updated(writes).into_iter().map(|row| &row.values[..]).collect();
     if !changed.is_empty() && !rest.is_empty() {
-        let text = sql::update(parts.bound.next(), spec.table, key, &[rest]);
-        parts.add(text, Some(changed.len()));
-        arrays(&mut parts.bound, spec.columns, &changed);
+        let (first, many) = (parts.bound.next(), changed.len());
+        // Those behind one execution are mostly told the same.
+        let alike = many > 1 && changed.iter().all(|row| row[spec.key..] == changed[0][spec.key..]);
+        let text = match alike {
+            true => sql::update_alike(first, spec.table, key, rest),
+            false => sql::update(first, spec.table, key, &[rest]),
+        };
+        parts.add(text, Some(many));
+        match alike {
+            true => {
+                arrays(&mut parts.bound, spec.key_columns(), &changed);
+                let rest = spec.columns[spec.key..].iter().zip(&changed[0][spec.key..]);
+                rest.for_each(|(column, value)| single(&mut parts.bound, column, value));
+            }
+            false => arrays(&mut parts.bound, spec.columns, &changed),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use ff_core::engine_error::StoreError;
 use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Order, Spec, Value};
 use ff_core::store::cells::{Reader, Words};
 use ff_core::store::{Lock, Needs, Scan, World};
+use sqlx::postgres::PgArguments;
 use uuid::Uuid;
 
 use crate::binding::Bound;
@@ -179,7 +180,7 @@ impl Reads<'_> {
         }
         for scan in scans {
             let sql = scan_sql(scan);
-            for cells in self.fetch(scanning(sqlx::query(&sql), scan)).await? {
+            for cells in self.fetch(sqlx::query_with(&sql, scanning(scan)?)).await? {
                 found.push(Reader::new(&Column(&cells), &mut words).record(scan.spec)?);
             }
         }
@@ -282,19 +283,13 @@ fn scan_sql(scan: &Scan) -> String {
     scan.sql(scan.spec.table, read, |at| format!("${at}"))
 }
 
-fn scanning<'q>(query: Prepared<'q>, scan: &'q Scan) -> Prepared<'q> {
-    let bound = scan.parameters().into_iter().fold(query, |query, (column, value)| {
-        match (column.kind, value) {
-            (Kind::Small, value) => query.bind(number(value).map(|number| number as i16)),
-            (Kind::Int4, value) => query.bind(number(value).map(|number| number as i32)),
-            (Kind::Int, value) => query.bind(number(value)),
-            (Kind::Bool, value) => query.bind(number(value).map(|number| number != 0)),
-            (Kind::Text | Kind::Json, value) => query.bind(text(value)),
-            (Kind::Bytes, value) => query.bind(bytes(value)),
-            (Kind::Uuid, value) => query.bind(id(value)),
-        }
-    });
-    bound.bind(whole(scan.limit))
+fn scanning(scan: &Scan) -> Result<PgArguments, StoreError> {
+    let mut bound = Bound::default();
+    for (column, value) in scan.parameters() {
+        single(&mut bound, column, value);
+    }
+    bound.value(whole(scan.limit));
+    bound.finish()
 }
 
 /// The parameters of a statement, each as what it is.
@@ -328,6 +323,19 @@ pub(crate) fn arrays(bound: &mut Bound, described: &[Described], rows: &[&[Value
             Kind::Bytes => bound.value(values.map(bytes).collect::<Vec<_>>()),
             Kind::Uuid => bound.value(values.map(id).collect::<Vec<_>>()),
         }
+    }
+}
+
+/// One value of a column.
+pub(crate) fn single(bound: &mut Bound, column: &Described, value: &Value) {
+    match column.kind {
+        Kind::Small => bound.value(number(value).map(|number| number as i16)),
+        Kind::Int4 => bound.value(number(value).map(|number| number as i32)),
+        Kind::Int => bound.value(number(value)),
+        Kind::Bool => bound.value(number(value).map(|number| number != 0)),
+        Kind::Text | Kind::Json => bound.value(text(value)),
+        Kind::Bytes => bound.value(bytes(value)),
+        Kind::Uuid => bound.value(id(value)),
     }
 }
 

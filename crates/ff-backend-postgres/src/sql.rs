@@ -132,6 +132,24 @@ pub(crate) fn update(
     format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
 }
 
+/// The same for rows that get the same values; those follow the arrays of the key.
+pub(crate) fn update_alike(
+    first: usize,
+    table: &str,
+    key: &[(&str, &str)],
+    columns: &[(&str, &str)],
+) -> String {
+    let set = columns.iter().enumerate().map(|(at, (name, kind))| {
+        let place = first + key.len() + at;
+        match *kind {
+            "json" => format!("{name} = ${place}::text::jsonb"),
+            kind => format!("{name} = ${place}::{kind}"),
+        }
+    });
+    let set = set.collect::<Vec<_>>().join(", ");
+    format!("UPDATE {table} SET {set} FROM {} WHERE {}", rows(first, key), matching(table, key))
+}
+
 pub(crate) fn delete(first: usize, table: &str, key: &[(&str, &str)]) -> String {
     format!("DELETE FROM {table} USING {} WHERE {}", rows(first, key), matching(table, key))
 }

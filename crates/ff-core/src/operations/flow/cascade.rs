@@ -27,10 +27,10 @@ use crate::state::{
 use crate::store::{Change, Needs, Scan, World, Write};
 use crate::types::{CancelSource, TimestampMs};
 
-/// How many edges the transaction that ends a member follows from it.
-pub(crate) const INLINE: usize = 256;
-/// How many edges one transaction follows after that.
+/// How many edges of a member one transaction follows.
 const CHUNK: usize = 1_000;
+/// How many members the transaction that ends another skips: each leaves a cascade of its own.
+const SKIPPED_AT_ONCE: usize = 256;
 /// How deep one transaction follows the skips that a skip causes.
 const LEVELS: usize = 32;
 /// How many members it skips on that way at most.
@@ -45,16 +45,14 @@ pub(crate) const POINTLESS: &str = "sibling_quorum_impossible";
 /// only invite a store to look through all the edges of the flow.
 pub(crate) fn edges_from(flow: FlowKey, upstream: Uuid, after: Option<Uuid>) -> Scan {
     let prefix = values![flow.partition, upstream];
-    let limit = if after.is_some() { CHUNK } else { INLINE };
-    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_UPSTREAM).limit(limit).unlocked();
+    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_UPSTREAM).limit(CHUNK).unlocked();
     scan.after(after.map(|edge| values![flow.id, edge]).unwrap_or_default())
 }
 
 /// The edges that lead to a member.
 pub(crate) fn edges_into(flow: FlowKey, downstream: Uuid, after: Option<Uuid>) -> Scan {
     let prefix = values![flow.partition, downstream];
-    let limit = if after.is_some() { CHUNK } else { INLINE };
-    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_DOWNSTREAM).limit(limit).unlocked();
+    let scan = Scan::of::<EdgeRow>(prefix).by(&EdgeRow::BY_DOWNSTREAM).limit(CHUNK).unlocked();
     scan.after(after.map(|edge| values![flow.id, edge]).unwrap_or_default())
 }
 
@@ -221,8 +219,13 @@ pub(crate) fn advance(
         defer(change, world.now, &told.cascade(CascadeKind::Ended, counted, None));
         return;
     }
-    let last = tell(world, change, &told, &world.scan(&scan));
-    if world.scan_is_cut(&scan) {
+    let mut edges: Vec<EdgeRow> = world.scan(&scan);
+    let too_many = outcome != TerminalOutcome::Success && edges.len() > SKIPPED_AT_ONCE;
+    if too_many {
+        edges.truncate(SKIPPED_AT_ONCE);
+    }
+    let last = tell(world, change, &told, &edges);
+    if too_many || world.scan_is_cut(&scan) {
         defer(change, world.now, &told.cascade(CascadeKind::Ended, true, last));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
-use super::cascade::{self, INLINE, SPARED, Told, edges_from, edges_into};
+use super::cascade::{self, SPARED, Told, edges_from, edges_into};
 use super::drafts::{latest, latest_execution};
 use super::reach::{self, CHUNK};
 use super::{backlog, forget, replay};
@@ -21,9 +21,12 @@ use crate::types::{CancelSource, TimestampMs};
 /// How many cascades one sweep goes on with; each may bring a chunk of members.
 pub(crate) const AT_ONCE: usize = 64;
 
+/// How many causes of work on one subject a sweep looks at.
+const CAUSES: usize = 256;
+
 /// What is left to do about an execution or a flow, earlier causes first.
 fn cascades_of(subject: Uuid) -> Scan {
-    Scan::of::<CascadeRow>(values![subject]).limit(INLINE)
+    Scan::of::<CascadeRow>(values![subject]).limit(CAUSES)
 }
 
 /// The members that a chunk of a flow's cancellation deals with.
