@@ -72,7 +72,7 @@ impl Writing<'_> {
         Ok(put)
     }
 
-    pub(crate) async fn run_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
+    async fn run_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
         if parts.texts.is_empty() {
             return Ok(());
         }

@@ -73,11 +73,6 @@ impl Texts {
 /// is compared.
 pub(crate) type Other = (String, bool);
 
-/// The text of a statement that begins with other parts, which so many parameters belong to.
-pub(crate) fn text_after(shape: Shape, others: &[Other], parameters: usize) -> String {
-    text(shape, others, parameters)
-}
-
 /// A column and the parameter that brings it.
 #[derive(Clone, Copy)]
 struct Taken {
@@ -115,7 +110,8 @@ fn columns<'r, R: Copy, G: Group<'r, R>>(_: G) -> Columns {
     G::COLUMNS
 }
 
-fn text(shape: Shape, others: &[Other], behind: usize) -> String {
+/// The text of a statement. It may begin with other parts, which so many parameters belong to.
+pub(crate) fn text(shape: Shape, others: &[Other], behind: usize) -> String {
     let mut parameters = Parameters(behind);
     if let Some((shared, options)) = shape.get(Part::Executions) {
         let each = columns::<&ExecutionRow, _>(NewEach);

@@ -24,7 +24,7 @@ use crate::hanging::Parts;
 use crate::held::Unlocked;
 use crate::load::Prepared;
 use crate::sql::{self, Writes};
-use crate::together::{Other, Part, Shape, text_after};
+use crate::together::{self, Other, Part, Shape};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
@@ -157,7 +157,7 @@ impl Writing<'_> {
     fn text(&self, shape: Shape, (others, parameters): (&[Other], usize)) -> Arc<str> {
         match others {
             [] => self.writes.texts.get(shape),
-            others => text_after(shape, others, parameters).into(),
+            others => together::text(shape, others, parameters).into(),
         }
     }
 
