@@ -254,10 +254,12 @@ pub trait EngineBackend: Send + Sync + 'static {
         let flow = flow_key(self.engine(), id);
         let cancelled = self.engine().run(self.scope(), CancelFlow { flow, policy }).await?;
         if wait == CancelFlowWait::NoWait {
-            return Ok(cancelled);
+            return Ok(cancelled.result);
         }
-        flow::wait_for_members(self.engine(), flow, policy, wait).await?;
-        Ok(match cancelled {
+        if !cancelled.is_quiet {
+            flow::wait_for_members(self.engine(), flow, policy, wait).await?;
+        }
+        Ok(match cancelled.result {
             CancelFlowResult::CancellationScheduled {
                 cancellation_policy,
                 member_execution_ids,
@@ -504,10 +506,7 @@ async fn claimed(
     let payload = |grant: &Grant| merged.get(&grant.key).cloned().unwrap_or_else(|| payload(grant));
     let given = granted.take().into_iter().filter(|grant| !refused.contains(&grant.key));
     let claimed = given.map(|grant| ClaimedExecution {
-        resume_signals: match resumed.iter().position(|(key, _)| *key == grant.key) {
-            Some(at) => resumed.swap_remove(at).1,
-            None => Vec::new(),
-        },
+        resume_signals: resumed.remove(&grant.key).unwrap_or_default(),
         execution_id: grant.key.execution_id(),
         namespace: Namespace::new(&*grant.namespace),
         lane_id: LaneId::new(&*grant.lane),

@@ -1,5 +1,7 @@
 //! Suspending, signalling and resuming: what callers hold.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 
 use super::{EngineBackend, check_unscoped, visible};
@@ -234,22 +236,46 @@ impl<B: EngineBackend + ?Sized> SuspensionOperations for B {}
 pub(super) async fn resume_signals(
     engine: &Engine,
     grants: &[Grant],
-) -> Result<Vec<(ExecutionKey, Vec<ResumeSignal>)>, EngineError> {
-    let mut found = Vec::new();
-    for grant in grants.iter().filter(|grant| grant.handle.kind() == HandleKind::Resumed) {
-        let wait = suspension_of(engine, grant.key).await?;
-        let resumed = wait.filter(|wait| {
+) -> Result<HashMap<ExecutionKey, Vec<ResumeSignal>>, EngineError> {
+    let resumed = grants.iter().filter(|grant| grant.handle.kind() == HandleKind::Resumed);
+    let resumed: HashMap<ExecutionKey, &Grant> = resumed.map(|grant| (grant.key, grant)).collect();
+    if resumed.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let key = |execution: &ExecutionKey| SuspensionKey { execution: *execution };
+    let keys = resumed.keys().map(|one| SuspensionRow::erase_key(&key(one))).collect();
+    // Most were suspended once, so the signals of the first wait come along.
+    let scans = resumed.keys().map(|one| signals_of(*one, FIRST_WAIT)).collect();
+    let rows = engine.query(Query::Records { keys, scans }).await?;
+    let mut waits = rows.records::<SuspensionRow>().map_err(|error| engine.store_error(error))?;
+    let mut signals = rows.records::<SignalRow>().map_err(|error| engine.store_error(error))?;
+    waits.retain(|wait| {
+        let grant = resumed.get(&wait.key.execution);
+        let own = grant.is_some_and(|grant| {
             wait.attempt_index == grant.handle.attempt_index()
                 && wait.generation == grant.generation
-                && wait.end.is_some_and(|end| end.0.is_resumed())
         });
-        if let Some(wait) = resumed {
-            let scans = vec![signals_of(grant.key, wait.number)];
-            found.push((grant.key, signals(engine, scans).await?));
+        own && wait.end.is_some_and(|end| end.0.is_resumed())
+    });
+    let later = waits.iter().filter(|wait| wait.number != FIRST_WAIT);
+    let later: Vec<Scan> = later.map(|wait| signals_of(wait.key.execution, wait.number)).collect();
+    if !later.is_empty() {
+        signals.extend(records::<SignalRow>(engine, Vec::new(), later).await?);
+    }
+    let mut found: HashMap<ExecutionKey, Vec<ResumeSignal>> = HashMap::new();
+    let numbers: HashMap<ExecutionKey, u32> =
+        waits.iter().map(|wait| (wait.key.execution, wait.number)).collect();
+    for signal in &signals {
+        let execution = signal.key.execution;
+        if numbers.get(&execution) == Some(&signal.suspension) {
+            found.entry(execution).or_default().push(views::resume_signal(signal));
         }
     }
     Ok(found)
 }
+
+/// The number of an execution's first suspension.
+const FIRST_WAIT: u32 = 1;
 
 /// Why a suspended execution does not run; nothing of any other.
 pub(super) async fn explain(

@@ -9,12 +9,20 @@ use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::operations::execution::ending;
 use crate::rows::{ExecutionRow, FlowKey};
+use crate::state::LifecyclePhase;
 use crate::store::{Change, MemberScan, Needs, World};
 
 #[derive(Debug)]
 pub struct CancelFlow {
     pub flow: FlowKey,
     pub policy: CancelFlowPolicy,
+}
+
+/// The answer, and whether it is known that no member is left to wait for.
+#[derive(Debug)]
+pub struct CancelledFlow {
+    pub result: CancelFlowResult,
+    pub is_quiet: bool,
 }
 
 impl CancelFlow {
@@ -24,7 +32,7 @@ impl CancelFlow {
 }
 
 impl Operation for CancelFlow {
-    type Reply = CancelFlowResult;
+    type Reply = CancelledFlow;
 
     const NAME: &'static str = "cancel_flow";
 
@@ -51,8 +59,8 @@ impl Operation for CancelFlow {
             let stored = flow.raw_text("cancellation_policy");
             let cancellation_policy = stored.unwrap_or_else(|| self.policy.as_str().to_owned());
             let member_execution_ids = ids(&members);
-            let reply = CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids };
-            return Ok((reply, change));
+            let result = CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids };
+            return Ok((CancelledFlow { result, is_quiet: false }, change));
         }
         let unfinished: Vec<_> = members.into_iter().filter(|row| !row.is_finished()).collect();
         let policy = self.policy.as_str();
@@ -65,7 +73,11 @@ impl Operation for CancelFlow {
         }
         let cancellation_policy = policy.to_owned();
         let member_execution_ids = ids(&unfinished);
-        let reply = match world.members_cut(&scan) {
+        let running = unfinished.iter().any(|row| row.phase == LifecyclePhase::Active);
+        let spares_running = self.policy != CancelFlowPolicy::CancelAll;
+        let cut = world.members_cut(&scan);
+        let is_quiet = cut.is_none() && !(running && spares_running);
+        let result = match cut {
             None => CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids },
             Some(last) => {
                 leave_rest(&mut change, flow, &reach, last, now);
@@ -78,6 +90,6 @@ impl Operation for CancelFlow {
                 }
             }
         };
-        Ok((reply, change))
+        Ok((CancelledFlow { result, is_quiet }, change))
     }
 }
