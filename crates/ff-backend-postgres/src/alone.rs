@@ -1,10 +1,13 @@
 //! Transactions that are one statement.
 //!
-//! A small batch that only ends leases and takes work needs no locks while nobody else is at work
-//! on the same rows: what it has found is compared by the statement that writes it, and if somebody
-//! came between, the statement fails as a whole. That saves the round trips that begin and commit,
-//! and a lock on every row. Whoever meets somebody locks for a while, because then it would happen
-//! again.
+//! A small batch that only moves executions which are held and takes work needs no locks while
+//! nobody else is at work on the same rows: what it has found is compared by the statement that
+//! writes it, and if somebody came between, the statement fails as a whole. That saves the round
+//! trips that begin and commit, and a lock on every row. Whoever meets somebody locks for a while,
+//! because then it would happen again.
+//!
+//! Records that an execution guards are read without a lock, too: as long as it has not changed
+//! they have not.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +21,7 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::PostgresStore;
 use crate::error::store_error;
 use crate::held::Unlocked;
-use crate::load::has_only_leases;
+use crate::load::needs_no_locks;
 use crate::transact::{
     COMMIT_PATIENCE, CONNECT_PATIENCE, CONNECT_REST, RESOLVE_PATIENCE, SILENT, Writer,
 };
@@ -95,9 +98,9 @@ impl Backend {
 }
 
 impl PostgresStore {
-    /// Whether a batch ends leases whose rows are held, or takes work, and does nothing else.
+    /// Whether a batch moves executions whose rows are held, or takes work, and does nothing else.
     pub(crate) fn touches_known_rows(&self, needs: &Needs) -> bool {
-        has_only_leases(needs)
+        needs_no_locks(needs)
             && !(needs.executions.is_empty() && needs.claimable.is_empty())
             && needs.unwritten.is_empty()
             && self.held.has_all(needs.executions.iter())

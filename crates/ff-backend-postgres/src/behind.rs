@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::binding::Bound;
 use crate::columns::{Column, EXECUTION, PAYLOAD, narrow, of_table};
 use crate::load::{Loader, whole};
-use crate::records::{arrays, read};
+use crate::values::{arrays, read};
 
 impl Loader<'_> {
     pub(crate) async fn behind(

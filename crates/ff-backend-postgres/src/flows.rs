@@ -8,7 +8,7 @@ use sqlx::postgres::PgRow;
 
 use crate::columns::{Column, FLOW, narrow};
 use crate::query::{DIALECT, Reads};
-use crate::records::bind;
+use crate::values::bind;
 
 impl Reads<'_> {
     pub(crate) async fn flow(&mut self, flow: FlowKey) -> Result<Vec<FlowRow>, StoreError> {

@@ -1,92 +1,132 @@
-//! What hangs on executions and their flows, of whatever tables, in one statement.
-
-use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{AnyRow, FlowKey, FlowRow, Spec, Value};
-use ff_core::store::Write;
-use sqlx::Row as _;
+//! Flows, timers that go and what hangs on executions, of whatever tables, in one statement.
 
 use crate::binding::Bound;
 use crate::columns::narrow;
 use crate::error::store_error;
-use crate::records::{arrays, columns, single};
-use crate::sql::{self, FLOW, FLOW_KEY};
-use crate::together::Other;
-use crate::write::{LEFT, Writing, column, deleted, inserted, ms, updated};
+use crate::sql::{self, FLOW, FLOW_KEY, Many, TIMER_KEY};
+use crate::together::{self, Shape};
+use crate::values::{bind_rows, columns};
+use crate::write::{Writing, column, deleted, inserted, ms, updated};
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{AnyRow, FlowKey, FlowRow, Spec, TimerKey, Value};
+use ff_core::store::{Change, Write};
 
-const FLOWS: &str = "ff_flow_core";
+/// A part of a statement. Its text follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Other {
+    table: Table,
+    how: How,
+    many: Many,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Table {
+    Flows,
+    Timers,
+    Records(&'static Spec),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum How {
+    Insert,
+    Update,
+    /// All rows get the same values.
+    UpdateAlike,
+    Delete,
+}
+
+type Columns = Vec<(&'static str, &'static str)>;
+
+impl Other {
+    /// How many parameters it has.
+    pub fn parameters(self) -> usize {
+        let (key, rest) = self.columns();
+        key.len() + if self.how == How::Delete { 0 } else { rest.len() }
+    }
+
+    /// Whether the number of its rows is compared.
+    pub fn is_compared(self) -> bool {
+        matches!((self.table, self.how), (Table::Records(_), How::Update | How::UpdateAlike))
+    }
+
+    /// The text with this as its first parameter.
+    pub fn text(self, first: usize) -> String {
+        let table = match self.table {
+            Table::Flows => "ff_flow_core",
+            Table::Timers => "ff_timer",
+            Table::Records(spec) => spec.table,
+        };
+        let (key, rest) = self.columns();
+        match self.how {
+            How::Insert => sql::insert(first, table, &[&key, &rest], self.many),
+            How::Update => sql::update(first, table, &key, &rest, self.many),
+            How::UpdateAlike => sql::update_alike(first, table, &key, &rest),
+            How::Delete => sql::delete(first, table, &key, self.many),
+        }
+    }
+
+    /// Those of the key, and the others.
+    fn columns(self) -> (Columns, Columns) {
+        match self.table {
+            Table::Flows => (FLOW_KEY.to_vec(), FLOW.to_vec()),
+            Table::Timers => (TIMER_KEY.to_vec(), Vec::new()),
+            Table::Records(spec) => {
+                (columns(spec.key_columns()), columns(&spec.columns[spec.key..]))
+            }
+        }
+    }
+}
 
 /// Parts of one statement, no two of which touch the same row.
 #[derive(Default)]
 pub(crate) struct Parts {
-    texts: Vec<String>,
-    /// How many rows each part must find, if it says so.
-    expected: Vec<Option<usize>>,
+    pub others: Vec<Other>,
+    /// How many rows those must find that are compared.
+    pub expected: Vec<i64>,
     pub bound: Bound,
 }
 
 impl Parts {
-    fn add(&mut self, text: String, expected: Option<usize>) {
-        self.texts.push(text);
-        self.expected.push(expected);
+    fn add(&mut self, table: Table, how: How, rows: usize) {
+        let many = match table {
+            Table::Records(_) => Many::of(rows),
+            Table::Flows | Table::Timers => Many::Arrays,
+        };
+        let other = Other { table, how, many };
+        if other.is_compared() {
+            self.expected.push(rows as i64);
+        }
+        self.others.push(other);
     }
 
-    /// The parts for a statement that has more of them.
-    pub fn others(&self) -> Vec<Other> {
-        let compared = self.expected.iter().map(Option::is_some);
-        self.texts.iter().cloned().zip(compared).collect()
-    }
-
-    /// How many rows those parts must find that say so.
-    pub fn counts(&self) -> impl Iterator<Item = i64> {
-        self.expected.iter().flatten().map(|count| *count as i64)
-    }
-
-    /// All of them as one statement that tells how many rows each has found.
-    fn text(&self) -> String {
-        let parts = self.texts.iter().enumerate();
-        let parts: Vec<_> =
-            parts.map(|(at, text)| format!("p{at} AS ({text} RETURNING 1)")).collect();
-        let counts = (0..self.texts.len()).map(|at| format!("(SELECT count(*) FROM p{at})"));
-        let counts: Vec<_> = counts.collect();
-        format!("WITH {} SELECT {}", parts.join(", "), counts.join(", "))
+    /// What can be written with the rest.
+    pub fn put(change: &Change) -> Self {
+        let mut put = Self::default();
+        put_flows(&mut put, &inserted(&change.flows), &updated(&change.flows));
+        of_each_table(&change.records).for_each(|writes| put_records(&mut put, writes));
+        remove_timers(&mut put, &deleted(&change.timers));
+        put
     }
 }
 
 impl Writing<'_> {
-    /// Removes what goes, and returns what is left to be put.
-    pub(crate) async fn remove_hanging(
-        &mut self,
-        flows: &[Write<FlowRow>],
-        records: &[Write<AnyRow>],
-    ) -> Result<Parts, StoreError> {
-        // What goes makes room for another row with its key, so it goes first.
-        let (mut gone, mut put) = (Parts::default(), Parts::default());
-        remove_flows(&mut gone, &deleted(flows));
-        put_flows(&mut put, &inserted(flows), &updated(flows));
-        for writes in records.chunk_by(|one, other| spec_of(one) == spec_of(other)) {
-            remove_records(&mut gone, writes);
-            put_records(&mut put, writes);
-        }
-        self.run_parts(gone).await?;
-        Ok(put)
+    /// Flows and records that go. They make room for others, so they go first.
+    pub(crate) async fn remove_hanging(&mut self, change: &Change) -> Result<(), StoreError> {
+        let mut gone = Parts::default();
+        remove_flows(&mut gone, &deleted(&change.flows));
+        of_each_table(&change.records).for_each(|writes| remove_records(&mut gone, writes));
+        self.run_parts(gone).await
     }
 
     async fn run_parts(&mut self, parts: Parts) -> Result<(), StoreError> {
-        if parts.texts.is_empty() {
+        if parts.others.is_empty() {
             return Ok(());
         }
-        let text = parts.text();
+        let text = self.writes.texts.get((Shape::default(), parts.others), together::text);
         let query = sqlx::query_with(&text, parts.bound.finish()?).persistent(self.keeps);
-        let row = query.fetch_one(&mut *self.connection).await;
-        let row = row.map_err(|error| store_error(&error))?;
-        for (at, expected) in parts.expected.into_iter().enumerate() {
-            let found: i64 = row.try_get(at).map_err(|error| store_error(&error))?;
-            if expected.is_some_and(|expected| found != expected as i64) {
-                return Err(StoreError::Conflict(LEFT.to_owned()));
-            }
-        }
-        Ok(())
+        let done = query.fetch_one(&mut *self.connection).await;
+        done.map(|_| ()).map_err(|error| store_error(&error))
     }
 }
 
@@ -94,18 +134,28 @@ fn remove_flows(parts: &mut Parts, gone: &[&FlowKey]) {
     if gone.is_empty() {
         return;
     }
-    parts.add(sql::delete(parts.bound.next(), FLOWS, FLOW_KEY), None);
+    parts.add(Table::Flows, How::Delete, gone.len());
     parts.bound.value(column(gone, |key| narrow(key.partition)));
     parts.bound.value(column(gone, |key| key.id));
 }
 
+fn remove_timers(parts: &mut Parts, gone: &[&TimerKey]) {
+    if gone.is_empty() {
+        return;
+    }
+    parts.add(Table::Timers, How::Delete, gone.len());
+    parts.bound.value(column(gone, |key| key.due_at.0));
+    parts.bound.value(column(gone, |key| key.kind.word()));
+    parts.bound.value(column(gone, |key| key.subject));
+}
+
 fn put_flows(parts: &mut Parts, new: &[&FlowRow], changed: &[&FlowRow]) {
     if !new.is_empty() {
-        parts.add(sql::insert(parts.bound.next(), FLOWS, &[FLOW_KEY, FLOW]), None);
+        parts.add(Table::Flows, How::Insert, new.len());
         bind_flows(&mut parts.bound, new);
     }
     if !changed.is_empty() {
-        parts.add(sql::update(parts.bound.next(), FLOWS, FLOW_KEY, &[FLOW]), None);
+        parts.add(Table::Flows, How::Update, changed.len());
         bind_flows(&mut parts.bound, changed);
     }
 }
@@ -135,41 +185,37 @@ fn remove_records(parts: &mut Parts, writes: &[Write<AnyRow>]) {
     let gone: Vec<&[Value]> = deleted(writes).into_iter().map(|key| &key.values[..]).collect();
     if let Some(first) = writes.first().filter(|_| !gone.is_empty()) {
         let spec = spec_of(first);
-        let key = columns(spec.key_columns());
-        parts.add(sql::delete(parts.bound.next(), spec.table, &key), None);
-        arrays(&mut parts.bound, spec.key_columns(), &gone);
+        parts.add(Table::Records(spec), How::Delete, gone.len());
+        bind_rows(&mut parts.bound, spec.key_columns(), &gone);
     }
 }
 
 /// The records of one table that come or change.
 fn put_records(parts: &mut Parts, writes: &[Write<AnyRow>]) {
     let Some(spec) = writes.first().map(spec_of) else { return };
-    let all = columns(spec.columns);
-    let (key, rest) = all.split_at(spec.key);
     let new: Vec<&[Value]> = inserted(writes).into_iter().map(|row| &row.values[..]).collect();
     if !new.is_empty() {
-        parts.add(sql::insert(parts.bound.next(), spec.table, &[&all]), None);
-        arrays(&mut parts.bound, spec.columns, &new);
+        parts.add(Table::Records(spec), How::Insert, new.len());
+        bind_rows(&mut parts.bound, spec.columns, &new);
     }
     let changed: Vec<&[Value]> = updated(writes).into_iter().map(|row| &row.values[..]).collect();
-    if !changed.is_empty() && !rest.is_empty() {
-        let (first, many) = (parts.bound.next(), changed.len());
-        // Those behind one execution are mostly told the same.
-        let alike = many > 1 && changed.iter().all(|row| row[spec.key..] == changed[0][spec.key..]);
-        let text = match alike {
-            true => sql::update_alike(first, spec.table, key, rest),
-            false => sql::update(first, spec.table, key, &[rest]),
-        };
-        parts.add(text, Some(many));
-        match alike {
-            true => {
-                arrays(&mut parts.bound, spec.key_columns(), &changed);
-                let rest = spec.columns[spec.key..].iter().zip(&changed[0][spec.key..]);
-                rest.for_each(|(column, value)| single(&mut parts.bound, column, value));
-            }
-            false => arrays(&mut parts.bound, spec.columns, &changed),
-        }
+    if changed.is_empty() || spec.columns.len() == spec.key {
+        return;
     }
+    let first = &changed[0][spec.key..];
+    // Those behind one execution are mostly told the same.
+    if changed.len() > 1 && changed.iter().all(|row| row[spec.key..] == *first) {
+        parts.add(Table::Records(spec), How::UpdateAlike, changed.len());
+        bind_rows(&mut parts.bound, spec.key_columns(), &changed);
+        bind_rows(&mut parts.bound, &spec.columns[spec.key..], &[first]);
+    } else {
+        parts.add(Table::Records(spec), How::Update, changed.len());
+        bind_rows(&mut parts.bound, spec.columns, &changed);
+    }
+}
+
+fn of_each_table(records: &[Write<AnyRow>]) -> impl Iterator<Item = &[Write<AnyRow>]> {
+    records.chunk_by(|one, other| spec_of(one) == spec_of(other))
 }
 
 fn spec_of(write: &Write<AnyRow>) -> &'static Spec {

@@ -28,8 +28,10 @@ mod records;
 mod sql;
 mod statements;
 mod submit;
+mod texts;
 mod together;
 mod transact;
+mod values;
 mod write;
 
 pub use config::PostgresOptions;
@@ -76,7 +78,7 @@ pub(crate) struct PostgresStore {
     /// Connections that write and have nothing to do right now.
     idle: Mutex<Vec<Writer>>,
     identity: OnceCell<Identity>,
-    statements: Statements,
+    statements: Arc<Statements>,
     writes: Writes,
     outlines: Outlines,
     held: Held,
@@ -146,7 +148,7 @@ impl PostgresBackend {
             readers,
             idle: Mutex::default(),
             identity: OnceCell::new(),
-            statements: Statements::default(),
+            statements: Arc::default(),
             writes: Writes::default(),
             outlines: Outlines::default(),
             held: Held::default(),

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, TimerKey,
-    TimerKind, TimerRow,
+    AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, Spec, TimerKey,
+    TimerKind, TimerRow, Value,
 };
 use ff_core::state::EligibilityState;
 use ff_core::store::cells::{Cells, Reader, Words, readable};
-use ff_core::store::{Batch, MemberScan, Needs, RetentionScan, Walk, Walked, World};
+use ff_core::store::{Batch, Lock, Needs, RetentionScan, Scan, Walk, Walked, World};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -31,8 +31,8 @@ use crate::columns::{Column, LANE, narrow};
 use crate::error::store_error;
 use crate::held::{Held, Unlocked};
 use crate::query::DIALECT;
-use crate::records::bind;
 use crate::statements::Statements;
+use crate::values::bind;
 
 pub(crate) struct Loader<'c> {
     pub connection: &'c mut PgConnection,
@@ -97,7 +97,7 @@ impl Loader<'_> {
 
     async fn round(&mut self, world: &mut World, needs: &Needs) -> Result<(), StoreError> {
         let (mut executions, mut ending) = (needs.executions.clone(), needs.ending.clone());
-        if !has_only_leases(needs) {
+        if !needs_no_locks(needs) {
             self.begin().await?;
         }
         if needs.due_timers > 0 || needs.unannounced > 0 || needs.retention.is_some() {
@@ -178,9 +178,9 @@ impl Loader<'_> {
         // What was never leased has no attempt, unless one was put there by hand: then the insert
         // of another fails, and the next try looks carefully.
         let may_have = |row: &&ExecutionRow| {
-            let never_leased = row.lease_epoch == 0 && row.version > 0;
             let blocked = row.eligibility == EligibilityState::BlockedByDependencies;
-            self.careful || !never_leased || !(blocked || claimable.contains(&row.key))
+            let found = claimable.contains(&row.key) || self.unlocked.writer_of(&row.key).is_some();
+            self.careful || !was_never_leased(row) || !(blocked || found)
         };
         let current = world.executions.rows().filter(may_have);
         let current =
@@ -244,34 +244,6 @@ impl Loader<'_> {
         let keys: BTreeSet<FlowKey> = unknown.collect();
         world.seen_flows.extend(&keys);
         self.flows(world, &keys, &self.statements.flows).await
-    }
-
-    async fn members(
-        &mut self,
-        world: &mut World,
-        scans: &BTreeSet<MemberScan>,
-        executions: &mut BTreeSet<ExecutionKey>,
-    ) -> Result<(), StoreError> {
-        for scan in scans {
-            let sql = "SELECT execution_id FROM ff_exec_core \
-                       WHERE partition_key = $1 AND flow_id = $2 AND execution_id > $3 \
-                       ORDER BY execution_id LIMIT $4";
-            let query = sqlx::query(sql)
-                .bind(narrow(scan.flow.partition))
-                .bind(scan.flow.id)
-                .bind(scan.after.unwrap_or_default())
-                // One more than asked for tells whether there is more.
-                .bind(whole(scan.limit).saturating_add(1));
-            let found = self.fetch(query).await?;
-            let mut last = None;
-            for cells in found.iter().take(scan.limit) {
-                let id = Reader::new(&Column(cells), self.words).uuid()?;
-                executions.insert(scan.flow.member(id));
-                last = Some(id);
-            }
-            world.members.insert(*scan, last.filter(|_| found.len() > scan.limit));
-        }
-        Ok(())
     }
 
     /// Names executions for whoever walks over them; they are locked with all others.
@@ -425,13 +397,25 @@ impl Loader<'_> {
     }
 }
 
-/// Whether no rows are needed but those that claims and the ends of leases read.
-pub(crate) fn has_only_leases(needs: &Needs) -> bool {
+/// Whether no rows are needed but those that claims and the ends of leases read, and what these
+/// stand for.
+pub(crate) fn needs_no_locks(needs: &Needs) -> bool {
     let rows = needs.flows.len() + needs.members.len() + needs.idempotency.len();
-    let lanes = needs.written_lanes.len();
-    let records = needs.records.len() + needs.scans.len() + needs.walks.len();
+    let walked = needs.written_lanes.len() + needs.walks.len();
     let swept = needs.due_timers + needs.unannounced;
-    rows + lanes + records + swept == 0 && needs.retention.is_none()
+    let guarded = |spec: &Spec, values: &[Value]| {
+        let owner = spec.owner(values).filter(|_| spec.guarded);
+        owner.is_some_and(|owner| needs.executions.contains(&owner))
+    };
+    let looked_at = |scan: &Scan| scan.lock == Lock::None && !scan.spec.owned;
+    rows + walked + swept == 0
+        && needs.retention.is_none()
+        && needs.records.iter().all(|key| guarded(key.spec, &key.values))
+        && needs.scans.iter().all(|scan| looked_at(scan) || guarded(scan.spec, &scan.prefix))
+}
+
+pub(crate) fn was_never_leased(row: &ExecutionRow) -> bool {
+    row.lease_epoch == 0 && row.version > 0
 }
 
 fn timer(cells: &Column<'_>, words: &mut Words) -> Result<TimerRow, StoreError> {

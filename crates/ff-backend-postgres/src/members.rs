@@ -1,17 +1,17 @@
-//! What members of flows need beside their rows: the lock of their flow before their own, and their
-//! payloads if they are about to be handed out.
+//! Members of flows: the lock of their flow before their own, all of them one after the other, and
+//! their payloads if they are about to be handed out.
 
 use std::collections::BTreeSet;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{Blob, FlowKey};
-use ff_core::store::cells::Reader;
-use ff_core::store::{Needs, World};
+use ff_core::store::cells::{Cells, Reader, readable};
+use ff_core::store::{MemberScan, Needs, World};
 use ff_core::types::ExecutionKey;
 use uuid::Uuid;
 
 use crate::columns::{Column, PAYLOAD, narrow};
-use crate::load::Loader;
+use crate::load::{Loader, was_never_leased, whole};
 
 impl Loader<'_> {
     /// Locks the flows that were asked for, and those of executions that may end: whoever ends a
@@ -57,6 +57,45 @@ impl Loader<'_> {
         }
         world.seen_flows.retain(|key| !flows.contains(key));
         self.flows(world, &flows, &self.statements.flows_locked).await
+    }
+
+    /// The next members of flows. Those that nobody holds are not locked: whoever writes one
+    /// compares it with what was found here. Attempts are written without their executions, so the
+    /// others are locked with all that are.
+    pub(crate) async fn members(
+        &mut self,
+        world: &mut World,
+        scans: &BTreeSet<MemberScan>,
+        executions: &mut BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
+        for scan in scans {
+            let query = sqlx::query(&self.statements.members)
+                .bind(narrow(scan.flow.partition))
+                .bind(scan.flow.id)
+                .bind(scan.after.unwrap_or_default())
+                // One more than asked for tells whether there is more.
+                .bind(whole(scan.limit).saturating_add(1));
+            let found = self.fetch(query).await?;
+            let mut last = None;
+            for cells in found.iter().take(scan.limit) {
+                let column = Column(cells);
+                let mut reader = Reader::new(&column, self.words);
+                let key = scan.flow.member(reader.uuid()?);
+                last = Some(key.id);
+                let writer = column.text(1)?.unwrap_or_default();
+                let read = Reader::from(&column, self.words, 2).execution();
+                match readable(read)? {
+                    _ if world.executions.is_loaded(&key) => {}
+                    Some(row) if !self.careful && (row.is_finished() || was_never_leased(&row)) => {
+                        self.unlocked.find(key, writer);
+                        world.executions.load(row);
+                    }
+                    _ => drop(executions.insert(key)),
+                }
+            }
+            world.members.insert(*scan, last.filter(|_| found.len() > scan.limit));
+        }
+        Ok(())
     }
 
     /// The payloads of executions that were read without them.

@@ -17,8 +17,8 @@ use uuid::Uuid;
 use crate::columns::{ATTEMPT, Column, EVENT, EXECUTION, FLOW, LANE, narrow, of_table};
 use crate::error::store_error;
 use crate::load::{Prepared, finish_horizon, oldest_shard, whole};
-use crate::records::bind;
-use crate::statements::UNANNOUNCED;
+use crate::statements::{Statements, UNANNOUNCED};
+use crate::values::bind;
 use crate::{Identity, PostgresStore};
 
 /// How this database spells filters on executions.
@@ -42,12 +42,13 @@ pub(crate) async fn run(store: &PostgresStore, query: Query) -> Result<Rows, Sto
 async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
     let now = store.time.now();
     let mut connection = store.readers.acquire().await.map_err(|error| store_error(&error))?;
-    let pooled = store.pooled;
+    let (pooled, statements) = (store.pooled, store.statements.clone());
     let identity = store.identity(&mut connection).await?;
     // Behind a pooler statements find each other only inside a transaction, and a transaction must
     // not be left open by a caller who goes away: a task of its own sees it to its end.
     let reading = async move {
-        let mut reads = Reads { connection: &mut connection, identity, keeps: !pooled };
+        let connection = &mut connection;
+        let mut reads = Reads { connection, statements, identity, keeps: !pooled };
         let reading = reads.read(query, now, pooled);
         let answer = tokio::time::timeout(READ_PATIENCE, reading).await;
         answer.unwrap_or_else(|_| {
@@ -71,6 +72,7 @@ async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
 
 pub(crate) struct Reads<'c> {
     connection: &'c mut PgConnection,
+    pub statements: Arc<Statements>,
     identity: Identity,
     /// Whether the connection may keep prepared statements.
     keeps: bool,

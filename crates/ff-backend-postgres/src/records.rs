@@ -1,19 +1,21 @@
 //! Records by their description: reads inside transactions and outside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
-use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Order, Spec, Value};
+use ff_core::rows::{AnyKey, AnyRow, Column as Described, Kind, Order, Row, Spec, Value};
 use ff_core::store::cells::{Reader, Words};
 use ff_core::store::{Lock, Needs, Scan, World};
-use sqlx::postgres::PgArguments;
-use uuid::Uuid;
+use sqlx::postgres::{PgArguments, PgRow};
 
 use crate::binding::Bound;
 use crate::columns::Column;
-use crate::load::{Loader, Prepared, whole};
+use crate::load::{Loader, whole};
 use crate::query::Reads;
-use crate::sql;
+use crate::sql::{self, Many};
+use crate::statements::Statements;
+use crate::values::{bind_rows, columns, kind, read};
 
 /// As many keys and scans as are read in one statement for all tables; with more, a round trip for
 /// each table matters less than the columns that its rows leave empty.
@@ -26,37 +28,45 @@ impl Loader<'_> {
         world: &mut World,
         needs: &Needs,
     ) -> Result<(), StoreError> {
-        let parts = parts_of(world, needs);
-        let few = parts.iter().map(Part::len).sum::<usize>() <= FEW;
-        let at_once = if few { parts.len().max(1) } else { 1 };
-        for parts in parts.chunks(at_once) {
-            let mut bound = Bound::default();
-            let text = match parts {
-                [part] => part.text(&mut bound, self.locking),
-                parts => text_of_all(parts, &mut bound, self.locking),
-            };
-            let mut found: Vec<Vec<(usize, AnyRow)>> = vec![Vec::new(); parts.len()];
-            for cells in self.fetch(sqlx::query_with(&text, bound.finish()?)).await? {
-                let column = Column(&cells);
-                let (at, place) = match parts {
-                    [_] => (0, 0),
-                    parts => {
-                        let at: usize = Reader::new(&column, self.words).number()?;
-                        let before = parts[..at].iter().map(|part| part.spec().columns.len());
-                        (at, before.sum::<usize>() + 1)
-                    }
-                };
-                // With several parts, the number of the scan stands before the columns of all.
-                let number_at = usize::from(parts.len() > 1);
-                let number = Reader::from(&column, self.words, number_at).number()?;
-                let mut reader = Reader::from(&column, self.words, place + 1);
-                found[at].push((number, reader.record(parts[at].spec())?));
-            }
-            for (part, rows) in parts.iter().zip(found) {
+        let unread = needs.scans.iter().filter(|scan| !world.has_scanned(scan));
+        let parts = parts_of(&needs.records.iter().collect::<Vec<_>>(), unread);
+        for parts in parts.chunks(at_once(&parts)) {
+            let (text, bound) = statement(self.statements, parts, self.locking)?;
+            let rows = self.fetch(sqlx::query_with(&text, bound)).await?;
+            for (part, rows) in parts.iter().zip(decode(parts, &rows, self.words)?) {
                 part.load(world, rows);
             }
         }
         Ok(())
+    }
+}
+
+impl Reads<'_> {
+    /// Rows by their keys, then those that scans find, in the order in which they are asked for.
+    pub(crate) async fn records(
+        &mut self,
+        keys: &[AnyKey],
+        scans: &[Scan],
+    ) -> Result<Vec<AnyRow>, StoreError> {
+        let mut words = Words::default();
+        let (mut by_key, mut by_scan) = (HashMap::new(), HashMap::new());
+        let sorted: BTreeSet<&AnyKey> = keys.iter().collect();
+        let parts = parts_of(&sorted.into_iter().collect::<Vec<_>>(), scans);
+        for parts in parts.chunks(at_once(&parts)) {
+            let (text, bound) = statement(&self.statements, parts, false)?;
+            let rows = self.fetch(sqlx::query_with(&text, bound)).await?;
+            for (part, rows) in parts.iter().zip(decode(parts, &rows, &mut words)?) {
+                match part {
+                    Part::Keys(_) => {
+                        by_key.extend(rows.into_iter().map(|(_, row)| (row.key(), row)))
+                    }
+                    Part::Scans(scans) => by_scan.extend(of_each_scan(scans, rows)),
+                }
+            }
+        }
+        let mut found: Vec<AnyRow> = keys.iter().filter_map(|key| by_key.remove(key)).collect();
+        found.extend(scans.iter().filter_map(|scan| by_scan.remove(scan)).flatten());
+        Ok(found)
     }
 }
 
@@ -67,18 +77,74 @@ enum Part<'n> {
     Scans(Vec<&'n Scan>),
 }
 
-fn parts_of<'n>(world: &World, needs: &'n Needs) -> Vec<Part<'n>> {
-    let keys: Vec<&AnyKey> = needs.records.iter().collect();
-    let mut parts: Vec<Part<'n>> = keys
-        .chunk_by(|one, other| one.spec == other.spec)
-        .map(|keys| Part::Keys(keys.to_vec()))
-        .collect();
+/// Keys of one table stand beside each other.
+fn parts_of<'n>(keys: &[&'n AnyKey], scans: impl IntoIterator<Item = &'n Scan>) -> Vec<Part<'n>> {
+    let tables = keys.chunk_by(|one, other| one.spec == other.spec);
+    let mut parts: Vec<Part<'n>> = tables.map(|keys| Part::Keys(keys.to_vec())).collect();
     let mut alike: BTreeMap<Shape, Vec<&Scan>> = BTreeMap::new();
-    for scan in needs.scans.iter().filter(|scan| !world.has_scanned(scan)) {
+    for scan in scans {
         alike.entry(shape(scan)).or_default().push(scan);
     }
     parts.extend(alike.into_values().map(Part::Scans));
     parts
+}
+
+/// How many parts one statement reads.
+fn at_once(parts: &[Part<'_>]) -> usize {
+    let few = parts.iter().map(Part::len).sum::<usize>() <= FEW;
+    if few { parts.len().max(1) } else { 1 }
+}
+
+/// Reads parts in one statement, one after the other.
+fn statement(
+    statements: &Statements,
+    parts: &[Part<'_>],
+    locking: bool,
+) -> Result<(Arc<str>, PgArguments), StoreError> {
+    let mut bound = Bound::default();
+    parts.iter().for_each(|part| part.bind(&mut bound));
+    let reads = parts.iter().map(|part| part.read(locking)).collect();
+    Ok((statements.records.get(reads, text), bound.finish()?))
+}
+
+/// The rows of each part, each with the number of the scan that it belongs to, from 1, or 0.
+fn decode(
+    parts: &[Part<'_>],
+    rows: &[PgRow],
+    words: &mut Words,
+) -> Result<Vec<Vec<(usize, AnyRow)>>, StoreError> {
+    let mut found: Vec<Vec<(usize, AnyRow)>> = vec![Vec::new(); parts.len()];
+    for cells in rows {
+        let column = Column(cells);
+        let (at, place) = match parts {
+            [_] => (0, 0),
+            parts => {
+                let at: usize = Reader::new(&column, words).number()?;
+                let before = parts[..at].iter().map(|part| part.spec().columns.len());
+                (at, before.sum::<usize>() + 1)
+            }
+        };
+        // With several parts, the number of the scan stands before the columns of all.
+        let number = Reader::from(&column, words, usize::from(parts.len() > 1)).number()?;
+        let row = Reader::from(&column, words, place + 1).record(parts[at].spec())?;
+        found[at].push((number, row));
+    }
+    Ok(found)
+}
+
+/// The rows of scans that share a statement, each in its order.
+fn of_each_scan<'n>(
+    scans: &[&'n Scan],
+    found: Vec<(usize, AnyRow)>,
+) -> impl Iterator<Item = (&'n Scan, Vec<AnyRow>)> {
+    let mut rows: Vec<Vec<AnyRow>> = vec![Vec::new(); scans.len()];
+    for (number, row) in found {
+        rows[number - 1].push(row);
+    }
+    scans.iter().copied().zip(rows).map(|(scan, mut rows)| {
+        rows.sort_by_cached_key(|row| scan.values_of(row));
+        (scan, rows)
+    })
 }
 
 impl Part<'_> {
@@ -96,29 +162,34 @@ impl Part<'_> {
         }
     }
 
-    /// Binds the part. Its rows begin with the number of their scan, from 1, or 0.
-    fn text(&self, bound: &mut Bound, locking: bool) -> String {
-        let first = bound.next();
+    fn bind(&self, bound: &mut Bound) {
         match self {
             Self::Keys(keys) => {
-                let spec = self.spec();
                 let values: Vec<&[Value]> = keys.iter().map(|key| &key.values[..]).collect();
-                arrays(bound, spec.key_columns(), &values);
-                let lock = if locking { " FOR UPDATE OF t" } else { "" };
-                by_keys(first, spec, "0::int8 AS n, ") + lock
+                bind_rows(bound, self.spec().key_columns(), &values);
             }
             Self::Scans(scans) => {
-                let scan = scans[0];
-                let lock = match scan.lock {
-                    Lock::Wait if locking => " FOR UPDATE",
-                    Lock::Skip if locking => " FOR UPDATE SKIP LOCKED",
-                    Lock::Wait | Lock::Skip | Lock::None => "",
-                };
-                let (columns, values) = (scanned_columns(scan), scanned_values(scans));
+                let values =
+                    |scan: &&Scan| scan.prefix.iter().chain(&scan.after).cloned().collect();
+                let values: Vec<Vec<Value>> = scans.iter().map(values).collect();
                 let values: Vec<&[Value]> = values.iter().map(Vec::as_slice).collect();
-                arrays(bound, &columns, &values);
-                bound.value(whole(scan.limit));
-                scans_sql(first, scan, lock)
+                bind_rows(bound, &self.read(false).given(), &values);
+                bound.value(whole(scans[0].limit));
+            }
+        }
+    }
+
+    fn read(&self, locking: bool) -> Read {
+        let (spec, many) = (self.spec(), Many::of(self.len()));
+        // Whoever locked what its execution guards before the execution itself would wait for
+        // somebody who waits for him.
+        let lock = |lock: Lock| if locking && !spec.guarded { lock } else { Lock::None };
+        match self {
+            Self::Keys(_) => Read { spec, scan: None, lock: lock(Lock::Wait), many },
+            Self::Scans(scans) => {
+                let Scan { order, prefix, after, .. } = scans[0];
+                let scan = Some((*order, prefix.len(), after.len()));
+                Read { spec, scan, lock: lock(scans[0].lock), many }
             }
         }
     }
@@ -128,27 +199,135 @@ impl Part<'_> {
             found.into_iter().for_each(|(_, row)| world.records.load(row));
             return;
         };
-        let mut rows: Vec<Vec<AnyRow>> = vec![Vec::new(); scans.len()];
-        for (number, row) in found {
-            rows[number - 1].push(row);
-        }
-        for (scan, mut rows) in scans.iter().zip(rows) {
-            rows.sort_by_cached_key(|row| scan.values_of(row));
-            world.scans.insert((*scan).clone(), scan.found(&rows));
+        for (scan, rows) in of_each_scan(scans, found) {
+            world.scans.insert(scan.clone(), scan.found(&rows));
             rows.into_iter().for_each(|row| world.records.load(row));
         }
     }
 }
 
-/// Several parts in one statement, one after the other: the number of the part, that of the scan,
+/// The shape of a part, from which its text follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Read {
+    spec: &'static Spec,
+    /// By which order, how many columns are known, and how many others it comes after; a read by
+    /// keys has none of them.
+    scan: Option<(Option<&'static Order>, usize, usize)>,
+    lock: Lock,
+    many: Many,
+}
+
+impl Read {
+    /// The columns whose values are given.
+    fn given(&self) -> Vec<Described> {
+        let columns = match self.scan {
+            None => self.spec.key_columns().to_vec(),
+            Some((order, ..)) => in_order(self.spec, order),
+        };
+        let many = self.scan.map_or(columns.len(), |(_, known, behind)| known + behind);
+        columns[..many].to_vec()
+    }
+
+    /// How many parameters it has.
+    fn parameters(&self) -> usize {
+        self.given().len() + usize::from(self.scan.is_some())
+    }
+
+    /// The text with this as its first parameter. The rows begin with the number of their scan,
+    /// from 1, or 0.
+    fn text(&self, first: usize) -> String {
+        match self.scan {
+            None => self.by_keys(first),
+            Some((order, known, _)) => self.by_scans(first, order, known),
+        }
+    }
+
+    fn by_keys(&self, first: usize) -> String {
+        let spec = self.spec;
+        let key = columns(spec.key_columns());
+        let names = spec.columns.iter().map(|column| format!("t.{}", read(column)));
+        let order: Vec<_> = key.iter().map(|(name, _)| format!("t.{name}")).collect();
+        format!(
+            "SELECT 0::int8 AS n, {} FROM {} JOIN {} AS t ON {} ORDER BY {}{}",
+            names.collect::<Vec<_>>().join(", "),
+            sql::rows(first, &key, self.many),
+            spec.table,
+            sql::matching("t", &key),
+            order.join(", "),
+            if self.lock == Lock::None { "" } else { " FOR UPDATE OF t" }
+        )
+    }
+
+    fn by_scans(&self, first: usize, order: Option<&Order>, known: usize) -> String {
+        let given = self.given();
+        let mut tests: Vec<String> =
+            (0..known).map(|at| format!("r.{} = s.v{at}", given[at].name)).collect();
+        if known < given.len() {
+            let behind: Vec<_> = given[known..].iter().map(|column| column.name).collect();
+            let values: Vec<_> = (known..given.len()).map(|at| format!("s.v{at}")).collect();
+            tests.push(format!("({}) > ({})", behind.join(", "), values.join(", ")));
+        }
+        let (before, tests) = match tests.is_empty() {
+            true => ("", String::new()),
+            false => (" WHERE ", tests.join(" AND ")),
+        };
+        let lock = match self.lock {
+            Lock::Wait => " FOR UPDATE",
+            Lock::Skip => " FOR UPDATE SKIP LOCKED",
+            Lock::None => "",
+        };
+        let read = self.spec.columns.iter().map(|column| format!("r.{}", read(column)));
+        let places = in_order(self.spec, order);
+        format!(
+            "SELECT s.n, t.* FROM {}, LATERAL ( \
+               SELECT {} FROM {} AS r{before}{tests} ORDER BY {} LIMIT ${}{lock}) AS t",
+            self.scans(first, &given),
+            read.collect::<Vec<_>>().join(", "),
+            self.spec.table,
+            places.iter().map(|column| column.name).collect::<Vec<_>>().join(", "),
+            first + given.len(),
+        )
+    }
+
+    /// The scans as a table `s`: their values and their numbers.
+    fn scans(&self, first: usize, given: &[Described]) -> String {
+        let place = |at: usize| format!("${}::{}", first + at, kind(given[at].kind));
+        let columns = 0..given.len();
+        match self.many {
+            Many::One => {
+                let values = columns.map(|at| format!("{} AS v{at}, ", place(at)));
+                format!("(SELECT {}1::int8 AS n) AS s", values.collect::<String>())
+            }
+            Many::Arrays => {
+                let arrays: Vec<_> = columns.clone().map(|at| place(at) + "[]").collect();
+                let names: String = columns.map(|at| format!("v{at}, ")).collect();
+                format!("unnest({}) WITH ORDINALITY AS s({names}n)", arrays.join(", "))
+            }
+        }
+    }
+}
+
+/// The columns of a table in an order, or those of its key.
+fn in_order(spec: &Spec, order: Option<&Order>) -> Vec<Described> {
+    match order {
+        Some(order) => order.columns.iter().map(|name| spec.columns[spec.place(name)]).collect(),
+        None => spec.key_columns().to_vec(),
+    }
+}
+
+/// Several reads in one statement, one after the other: the number of the read, that of the scan,
 /// and the columns of all tables, of which each row has those of its own.
-fn text_of_all(parts: &[Part<'_>], bound: &mut Bound, locking: bool) -> String {
-    let (mut with, mut rows) = (Vec::new(), Vec::new());
-    for (at, part) in parts.iter().enumerate() {
-        with.push(format!("p{at} AS ({})", part.text(bound, locking)));
+fn text(reads: &Vec<Read>) -> String {
+    if let [read] = reads[..] {
+        return read.text(1);
+    }
+    let (mut first, mut with, mut rows) = (1, Vec::new(), Vec::new());
+    for (at, read) in reads.iter().enumerate() {
+        with.push(format!("p{at} AS ({})", read.text(first)));
+        first += read.parameters();
         let mut row = format!("SELECT {at}::int8, p{at}.n");
-        for (other, part) in parts.iter().enumerate() {
-            for column in part.spec().columns {
+        for (other, read) in reads.iter().enumerate() {
+            for column in read.spec.columns {
                 row += &match (other == at, column.kind) {
                     (true, _) => format!(", p{at}.{}", column.name),
                     (false, Kind::Json) => ", NULL::text".to_owned(),
@@ -161,196 +340,10 @@ fn text_of_all(parts: &[Part<'_>], bound: &mut Bound, locking: bool) -> String {
     format!("WITH {} {}", with.join(", "), rows.join(" UNION ALL "))
 }
 
-impl Reads<'_> {
-    pub(crate) async fn records(
-        &mut self,
-        keys: &[AnyKey],
-        scans: &[Scan],
-    ) -> Result<Vec<AnyRow>, StoreError> {
-        let mut found = Vec::new();
-        let mut words = Words::default();
-        for key in keys {
-            let sql = by_keys(1, key.spec, "");
-            let mut bound = Bound::default();
-            arrays(&mut bound, key.spec.key_columns(), &[&key.values]);
-            let query = sqlx::query_with(&sql, bound.finish()?);
-            for cells in self.fetch(query).await? {
-                found.push(Reader::new(&Column(&cells), &mut words).record(key.spec)?);
-            }
-        }
-        for scan in scans {
-            let sql = scan_sql(scan);
-            for cells in self.fetch(sqlx::query_with(&sql, scanning(scan)?)).await? {
-                found.push(Reader::new(&Column(&cells), &mut words).record(scan.spec)?);
-            }
-        }
-        Ok(found)
-    }
-}
-
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Small => "int2",
-        Kind::Int4 => "int4",
-        Kind::Int => "int8",
-        Kind::Bool => "bool",
-        Kind::Text => "text",
-        Kind::Bytes => "bytea",
-        Kind::Uuid => "uuid",
-        Kind::Json => "json",
-    }
-}
-
-pub(crate) fn columns(described: &[Described]) -> Vec<(&'static str, &'static str)> {
-    described.iter().map(|column| (column.name, kind(column.kind))).collect()
-}
-
-pub(crate) fn read(column: &Described) -> String {
-    match column.kind {
-        Kind::Json => format!("{}::text", column.name),
-        _ => column.name.to_owned(),
-    }
-}
-
-/// Rows by their keys, whose arrays begin at this parameter, with something before their columns.
-fn by_keys(first: usize, spec: &Spec, before: &str) -> String {
-    let key = columns(spec.key_columns());
-    let names: Vec<_> = spec.columns.iter().map(|column| format!("t.{}", read(column))).collect();
-    let order: Vec<_> = key.iter().map(|(name, _)| format!("t.{name}")).collect();
-    format!(
-        "SELECT {before}{} FROM {} JOIN {} AS t ON {} ORDER BY {}",
-        names.join(", "),
-        sql::rows(first, &key),
-        spec.table,
-        sql::matching("t", &key),
-        order.join(", ")
-    )
-}
-
 /// What scans must have in common to share a statement.
 type Shape = (&'static str, Option<&'static Order>, usize, usize, usize, Lock);
 
 fn shape(scan: &Scan) -> Shape {
     let lens = (scan.prefix.len(), scan.after.len());
     (scan.spec.table, scan.order, lens.0, lens.1, scan.limit, scan.lock)
-}
-
-fn scanned_columns(scan: &Scan) -> Vec<Described> {
-    scan.parameters().into_iter().map(|(column, _)| *column).collect()
-}
-
-fn scanned_values(scans: &[&Scan]) -> Vec<Vec<Value>> {
-    let values = |scan: &&Scan| scan.prefix.iter().chain(&scan.after).cloned().collect();
-    scans.iter().map(values).collect()
-}
-
-/// The first column of each row is the number of its scan, from 1.
-fn scans_sql(first: usize, scan: &Scan, lock: &str) -> String {
-    let given = scanned_columns(scan);
-    let arrays = given.iter().enumerate();
-    let arrays = arrays.map(|(at, column)| format!("${}::{}[]", first + at, kind(column.kind)));
-    let names: Vec<String> = (0..given.len()).map(|at| format!("v{at}")).collect();
-    let known = scan.prefix.len();
-    let mut tests: Vec<String> =
-        (0..known).map(|at| format!("r.{} = s.v{at}", given[at].name)).collect();
-    if known < given.len() {
-        let behind: Vec<_> = given[known..].iter().map(|column| column.name).collect();
-        let values: Vec<_> = (known..given.len()).map(|at| format!("s.v{at}")).collect();
-        tests.push(format!("({}) > ({})", behind.join(", "), values.join(", ")));
-    }
-    let (numbers, tests) = match given.is_empty() {
-        // A scan of the whole table is alone of its kind.
-        true => ("(SELECT 1::int8) AS s(n)".to_owned(), String::new()),
-        false => {
-            let arrays = arrays.collect::<Vec<_>>().join(", ");
-            let numbers = format!("unnest({arrays}) WITH ORDINALITY AS s({}, n)", names.join(", "));
-            (numbers, format!("WHERE {} ", tests.join(" AND ")))
-        }
-    };
-    let places = scan.places().into_iter().map(|at| scan.spec.columns[at].name);
-    let read = scan.spec.columns.iter().map(|column| format!("r.{}", read(column)));
-    format!(
-        "SELECT s.n, t.* FROM {numbers}, LATERAL ( \
-           SELECT {} FROM {} AS r {tests}ORDER BY {} LIMIT ${}{lock}) AS t",
-        read.collect::<Vec<_>>().join(", "),
-        scan.spec.table,
-        places.collect::<Vec<_>>().join(", "),
-        first + given.len(),
-    )
-}
-
-fn scan_sql(scan: &Scan) -> String {
-    scan.sql(scan.spec.table, read, |at| format!("${at}"))
-}
-
-fn scanning(scan: &Scan) -> Result<PgArguments, StoreError> {
-    let mut bound = Bound::default();
-    for (column, value) in scan.parameters() {
-        single(&mut bound, column, value);
-    }
-    bound.value(whole(scan.limit));
-    bound.finish()
-}
-
-/// The parameters of a statement, each as what it is.
-pub(crate) fn bind<'q>(query: Prepared<'q>, values: &'q [Value]) -> Prepared<'q> {
-    values.iter().fold(query, |query, value| match value {
-        Value::Null => query.bind(None::<i64>),
-        Value::Int(number) => query.bind(*number),
-        Value::Text(text) => query.bind(&**text),
-        Value::Bytes(bytes) => query.bind(&**bytes),
-        Value::Uuid(id) => query.bind(*id),
-    })
-}
-
-/// One array for each column.
-pub(crate) fn arrays(bound: &mut Bound, described: &[Described], rows: &[&[Value]]) {
-    for (at, column) in described.iter().enumerate() {
-        let values = rows.iter().map(|row| &row[at]);
-        match column.kind {
-            // The bits of a partition fit, whatever their sign.
-            Kind::Small => bound.value(
-                values.map(|value| number(value).map(|number| number as i16)).collect::<Vec<_>>(),
-            ),
-            Kind::Int4 => bound.value(
-                values.map(|value| number(value).map(|number| number as i32)).collect::<Vec<_>>(),
-            ),
-            Kind::Int => bound.value(values.map(number).collect::<Vec<_>>()),
-            Kind::Bool => bound.value(
-                values.map(|value| number(value).map(|number| number != 0)).collect::<Vec<_>>(),
-            ),
-            Kind::Text | Kind::Json => bound.value(values.map(text).collect::<Vec<_>>()),
-            Kind::Bytes => bound.value(values.map(bytes).collect::<Vec<_>>()),
-            Kind::Uuid => bound.value(values.map(id).collect::<Vec<_>>()),
-        }
-    }
-}
-
-/// One value of a column.
-pub(crate) fn single(bound: &mut Bound, column: &Described, value: &Value) {
-    match column.kind {
-        Kind::Small => bound.value(number(value).map(|number| number as i16)),
-        Kind::Int4 => bound.value(number(value).map(|number| number as i32)),
-        Kind::Int => bound.value(number(value)),
-        Kind::Bool => bound.value(number(value).map(|number| number != 0)),
-        Kind::Text | Kind::Json => bound.value(text(value)),
-        Kind::Bytes => bound.value(bytes(value)),
-        Kind::Uuid => bound.value(id(value)),
-    }
-}
-
-fn number(value: &Value) -> Option<i64> {
-    if let Value::Int(number) = value { Some(*number) } else { None }
-}
-
-fn text(value: &Value) -> Option<&str> {
-    if let Value::Text(text) = value { Some(text) } else { None }
-}
-
-fn bytes(value: &Value) -> Option<&[u8]> {
-    if let Value::Bytes(bytes) = value { Some(bytes) } else { None }
-}
-
-fn id(value: &Value) -> Option<Uuid> {
-    if let Value::Uuid(id) = value { Some(*id) } else { None }
 }

@@ -7,13 +7,14 @@ use std::fmt::Write as _;
 
 use ff_core::rows::RECORDS;
 
-use crate::together::Texts;
+use crate::hanging::Other;
+use crate::texts::Texts;
+use crate::together::Shape;
 
 /// The texts, put together once.
 pub(crate) struct Writes {
-    pub texts: Texts,
+    pub texts: Texts<(Shape, Vec<Other>)>,
     pub delete_attempts: String,
-    pub delete_timers: String,
     pub insert_idempotency: String,
     pub update_idempotency: String,
     pub delete_idempotency: String,
@@ -30,7 +31,8 @@ const KEY: Columns = &[("partition_key", "int2"), ("execution_id", "uuid")];
 const ATTEMPT_KEY: Columns =
     &[("partition_key", "int2"), ("execution_id", "uuid"), ("attempt_index", "int4")];
 
-const TIMER_KEY: Columns = &[("due_at_ms", "int8"), ("kind", "text"), ("subject", "uuid")];
+pub(crate) const TIMER_KEY: Columns =
+    &[("due_at_ms", "int8"), ("kind", "text"), ("subject", "uuid")];
 
 const WORD_KEY: Columns = &[("namespace", "text"), ("idempotency_key", "text")];
 
@@ -76,25 +78,41 @@ impl Default for Writes {
         let known = ["ff_event", "ff_attempt", "ff_exec_core"];
         Self {
             texts: Texts::default(),
-            delete_attempts: delete(1, "ff_attempt", ATTEMPT_KEY),
-            delete_timers: delete(1, "ff_timer", TIMER_KEY),
-            insert_idempotency: insert(1, "ff_idempotency", &[WORD_KEY, IDEMPOTENCY]),
-            update_idempotency: update(1, "ff_idempotency", WORD_KEY, &[IDEMPOTENCY]),
-            delete_idempotency: delete(1, "ff_idempotency", WORD_KEY),
-            insert_lanes: insert(1, "ff_lane", &[lane_key, LANE]),
-            update_lanes: update(1, "ff_lane", lane_key, &[LANE]),
-            purge: owned.chain(known).map(|table| delete(1, table, KEY)).collect(),
+            delete_attempts: delete(1, "ff_attempt", ATTEMPT_KEY, Many::Arrays),
+            insert_idempotency: insert(1, "ff_idempotency", &[WORD_KEY, IDEMPOTENCY], Many::Arrays),
+            update_idempotency: update(1, "ff_idempotency", WORD_KEY, IDEMPOTENCY, Many::Arrays),
+            delete_idempotency: delete(1, "ff_idempotency", WORD_KEY, Many::Arrays),
+            insert_lanes: insert(1, "ff_lane", &[lane_key, LANE], Many::Arrays),
+            update_lanes: update(1, "ff_lane", lane_key, LANE, Many::Arrays),
+            purge: owned.chain(known).map(|table| delete(1, table, KEY, Many::Arrays)).collect(),
         }
     }
 }
 
-/// The arrays as a table `u`, the first of them being this parameter.
-pub(crate) fn rows(first: usize, columns: &[(&str, &str)]) -> String {
+/// How many rows come in: with one, its values come as they are, which is planned and run faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Many {
+    One,
+    Arrays,
+}
+
+impl Many {
+    pub fn of(rows: usize) -> Self {
+        if rows == 1 { Self::One } else { Self::Arrays }
+    }
+}
+
+/// What comes in as a table `u`, its first column being this parameter.
+pub(crate) fn rows(first: usize, columns: &[(&str, &str)], many: Many) -> String {
     let mut list = String::new();
     for (place, (name, kind)) in columns.iter().enumerate() {
         let kind = if *kind == "json" { "text" } else { kind };
         let comma = if place == 0 { "" } else { ", " };
-        let _ = write!(list, "{comma}unnest(${}::{kind}[]) AS {name}", first + place);
+        let place = first + place;
+        let _ = match many {
+            Many::One => write!(list, "{comma}${place}::{kind} AS {name}"),
+            Many::Arrays => write!(list, "{comma}unnest(${place}::{kind}[]) AS {name}"),
+        };
     }
     format!("(SELECT {list}) AS u")
 }
@@ -112,10 +130,10 @@ pub(crate) fn matching(table: &str, key: &[(&str, &str)]) -> String {
     key.iter().map(same).collect::<Vec<_>>().join(" AND ")
 }
 
-pub(crate) fn insert(first: usize, table: &str, columns: &[&[(&str, &str)]]) -> String {
+pub(crate) fn insert(first: usize, table: &str, columns: &[&[(&str, &str)]], many: Many) -> String {
     let columns = columns.concat();
     let values: Vec<_> = columns.iter().map(value).collect();
-    let (names, values, rows) = (names(&columns), values.join(", "), rows(first, &columns));
+    let (names, values, rows) = (names(&columns), values.join(", "), rows(first, &columns, many));
     format!("INSERT INTO {table} ({names}) SELECT {values} FROM {rows}")
 }
 
@@ -123,12 +141,12 @@ pub(crate) fn update(
     first: usize,
     table: &str,
     key: &[(&str, &str)],
-    columns: &[&[(&str, &str)]],
+    columns: &[(&str, &str)],
+    many: Many,
 ) -> String {
-    let changed = columns.concat();
     let set: Vec<_> =
-        changed.iter().map(|column| format!("{} = {}", column.0, value(column))).collect();
-    let rows = rows(first, &[key, &changed].concat());
+        columns.iter().map(|column| format!("{} = {}", column.0, value(column))).collect();
+    let rows = rows(first, &[key, columns].concat(), many);
     format!("UPDATE {table} SET {} FROM {rows} WHERE {}", set.join(", "), matching(table, key))
 }
 
@@ -147,11 +165,13 @@ pub(crate) fn update_alike(
         }
     });
     let set = set.collect::<Vec<_>>().join(", ");
-    format!("UPDATE {table} SET {set} FROM {} WHERE {}", rows(first, key), matching(table, key))
+    let rows = rows(first, key, Many::Arrays);
+    format!("UPDATE {table} SET {set} FROM {rows} WHERE {}", matching(table, key))
 }
 
-pub(crate) fn delete(first: usize, table: &str, key: &[(&str, &str)]) -> String {
-    format!("DELETE FROM {table} USING {} WHERE {}", rows(first, key), matching(table, key))
+pub(crate) fn delete(first: usize, table: &str, key: &[(&str, &str)], many: Many) -> String {
+    let rows = rows(first, key, many);
+    format!("DELETE FROM {table} USING {rows} WHERE {}", matching(table, key))
 }
 
 pub(crate) const LOCK_SHARDS: &str =

@@ -1,10 +1,14 @@
-//! The texts of the reads inside a transaction, put together once.
+//! The texts of the reads inside a transaction and of all records, put together once.
 
 use crate::columns::{ATTEMPT, EVENT, EXECUTION, FLOW, LANE, PAYLOAD, of_table};
+use crate::records::Read;
+use crate::texts::Texts;
 
 pub(crate) struct Statements {
     pub executions: String,
     pub attempts: String,
+    /// Each with its id and the transaction that wrote it before it.
+    pub members: String,
     pub flows: String,
     pub flows_locked: String,
     pub claim: String,
@@ -15,6 +19,7 @@ pub(crate) struct Statements {
     pub find_and_outline: String,
     pub unannounced: String,
     pub retired: String,
+    pub records: Texts<Vec<Read>>,
 }
 
 /// The rank that the index `ff_exec_claim` is sorted by.
@@ -49,6 +54,11 @@ impl Default for Statements {
                  AND a.execution_id = k.id AND a.attempt_index = k.index",
                 of_table("a", ATTEMPT)
             ),
+            members: format!(
+                "SELECT e.execution_id, e.xmin::text, {execution} FROM ff_exec_core AS e \
+                 WHERE e.partition_key = $1 AND e.flow_id = $2 AND e.execution_id > $3 \
+                 ORDER BY e.execution_id LIMIT $4"
+            ),
             flows_locked: format!("{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"),
             flows,
             claim: claim(true, false),
@@ -62,6 +72,7 @@ impl Default for Statements {
             retired: format!(
                 "SELECT {EVENT} FROM ff_event WHERE shard = $1 AND seq >= $2 ORDER BY seq LIMIT $3"
             ),
+            records: Texts::default(),
         }
     }
 }

@@ -3,9 +3,7 @@
 //! The arrays are unnested in the list of a SELECT and not behind its FROM: there each of them
 //! would be copied into a store of its own first, which costs more than writing the rows.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use ff_core::rows::{AttemptRow, ExecutionRow, TimerRow};
 
@@ -14,6 +12,7 @@ use crate::groups::{
     Attempt, AttemptOwn, Detail, Documents, EventEach, EventHome, EventShared, Key, Moved,
     MovedOwn, NewEach, NewOptions, NewShared, Placed, Timer, Unsure,
 };
+use crate::hanging::Other;
 
 /// What a statement consists of. No part touches a row of another.
 #[derive(Clone, Copy)]
@@ -58,21 +57,6 @@ const ALONE: u32 = 1 << 31;
 const DETAIL_ALIKE: u32 = 1 << 30;
 const DOCUMENTS: u32 = 1 << 29;
 
-/// The texts that were asked for so far.
-#[derive(Default)]
-pub(crate) struct Texts(Mutex<HashMap<Shape, Arc<str>>>);
-
-impl Texts {
-    pub fn get(&self, shape: Shape) -> Arc<str> {
-        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        texts.entry(shape).or_insert_with(|| text(shape, &[], 0).into()).clone()
-    }
-}
-
-/// A part of another kind that runs with the others: its text, and whether the number of its rows
-/// is compared.
-pub(crate) type Other = (String, bool);
-
 /// A column and the parameter that brings it.
 #[derive(Clone, Copy)]
 struct Taken {
@@ -110,25 +94,31 @@ fn columns<'r, R: Copy, G: Group<'r, R>>(_: G) -> Columns {
     G::COLUMNS
 }
 
-/// The text of a statement. It may begin with other parts, which so many parameters belong to.
-pub(crate) fn text(shape: Shape, others: &[Other], behind: usize) -> String {
-    let mut parameters = Parameters(behind);
+/// The text of a statement that may have other parts, whose parameters come first.
+pub(crate) fn text((shape, others): &(Shape, Vec<Other>)) -> String {
+    let mut parameters = Parameters(others.iter().map(|other| other.parameters()).sum());
     if let Some((shared, options)) = shape.get(Part::Executions) {
         let each = columns::<&ExecutionRow, _>(NewEach);
         let groups = [(each, false), (columns(NewShared), shared), (columns(NewOptions), options)];
         return insert("ff_exec_core", &parameters.take(&groups));
     }
-    let mut parts = others.to_vec();
-    for part in [Part::Moved, Part::Rewritten, Part::NewAttempts, Part::Attempts, Part::Timers] {
-        if let Some(alike) = shape.get(part) {
-            parts.push((part_text(part, shape, alike, &mut parameters), true));
-        }
-    }
     let (mut with, mut counts) = (String::new(), Vec::new());
-    for (place, (part, compared)) in parts.iter().enumerate() {
+    let mut add = |part: String, compared: bool| {
+        let place = counts.len();
         let comma = if place == 0 { "" } else { ", " };
         let _ = write!(with, "{comma}p{place} AS ({part} RETURNING 1)");
-        counts.push((format!("(SELECT count(*) FROM p{place})"), *compared));
+        counts.push((format!("(SELECT count(*) FROM p{place})"), compared));
+    };
+    // Executions come first, as with those who lock: whatever hangs on one waits for it.
+    for part in [Part::Moved, Part::Rewritten, Part::NewAttempts, Part::Attempts, Part::Timers] {
+        if let Some(alike) = shape.get(part) {
+            add(part_text(part, *shape, alike, &mut parameters), true);
+        }
+    }
+    let mut first = 1;
+    for other in others {
+        add(other.text(first), other.is_compared());
+        first += other.parameters();
     }
     match shape.get(Part::Events) {
         Some(alike) => {
@@ -273,7 +263,7 @@ mod tests {
     fn what_agrees_is_one_value_and_what_does_not_is_an_array() {
         let mut shape = Shape::default();
         shape.add(Part::Executions, true, false);
-        let text = text(shape, &[], 0);
+        let text = text(&(shape, Vec::new()));
         assert!(text.contains("unnest($1::uuid[]) AS execution_id"), "{text}");
         assert!(text.contains("$5::text"), "{text}");
         assert!(!text.contains("AS lane_id"), "{text}");
@@ -285,21 +275,10 @@ mod tests {
         for part in [Part::Moved, Part::Attempts] {
             let mut shape = Shape::default();
             shape.add(part, true, true);
-            let text = text(shape, &[], 0);
+            let text = text(&(shape, Vec::new()));
             assert!(text.contains(".partition_key = u.partition_key AND "), "{text}");
             assert!(text.contains(".execution_id = u.execution_id"), "{text}");
         }
-    }
-
-    #[test]
-    fn other_parts_come_first_with_their_parameters() {
-        let mut shape = Shape::default();
-        shape.add(Part::Timers, false, false);
-        let others = [("DELETE FROM a".to_owned(), true), ("DELETE FROM b".to_owned(), false)];
-        let text = text(shape, &others, 2);
-        assert!(text.contains("p1 AS (DELETE FROM b RETURNING 1), p2 AS (INSERT"), "{text}");
-        assert!(text.contains("unnest($3::int8[]) AS due_at_ms"), "{text}");
-        assert!(text.contains("FROM p0), (SELECT count(*) FROM p2), pg_current"), "{text}");
     }
 
     #[test]
@@ -307,7 +286,7 @@ mod tests {
         let mut shape = Shape::default();
         shape.add(Part::Moved, false, true);
         shape.add(Part::Events, true, true);
-        let text = text(shape, &[], 0);
+        let text = text(&(shape, Vec::new()));
         assert!(text.contains("AND (SELECT count(*) FROM p0) = $35::int8"), "{text}");
         assert!(text.contains("place.base + u.seq"), "{text}");
         assert!(text.contains("ff_exec_core.xmin = $14::text::xid"), "{text}");

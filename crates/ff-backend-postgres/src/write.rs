@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{
-    AttemptRow, EventRow, ExecutionRow, IdempotencyRow, LaneRow, Rewritten, Row, TimerRow,
-};
+use ff_core::rows::{AttemptRow, EventRow, ExecutionRow, IdempotencyRow, LaneRow, Rewritten, Row};
 use ff_core::store::{Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::{PgConnection, Row as _};
@@ -20,11 +18,11 @@ use crate::groups::{
     Attempt, AttemptOwn, Detail, Documents, EventEach, EventHome, EventShared, Key, Moved,
     MovedOwn, NewEach, NewOptions, NewShared, Placed, Timer, Unsure, bytes,
 };
-use crate::hanging::Parts;
+use crate::hanging::{Other, Parts};
 use crate::held::Unlocked;
 use crate::load::Prepared;
 use crate::sql::{self, Writes};
-use crate::together::{self, Other, Part, Shape};
+use crate::together::{self, Part, Shape};
 
 pub(crate) struct Writing<'c> {
     pub connection: &'c mut PgConnection,
@@ -61,9 +59,9 @@ impl Writing<'_> {
         self.write_rows(change).await?;
         let hanging = self.write_rest(change).await?;
         if log.touched.len() == 1 && change.log_floor.is_none() {
-            return self.write_together(change, hanging, Some(&log)).await;
+            return self.write_together(change, hanging, Some(&log), Shape::default()).await;
         }
-        self.write_together(change, hanging, None).await?;
+        self.write_together(change, hanging, None, Shape::default()).await?;
         self.append(change, &log).await
     }
 
@@ -73,33 +71,31 @@ impl Writing<'_> {
         change: &Change,
         shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
     ) -> Result<Appended, StoreError> {
-        let log = Log::of(change, shard_of);
-        let (mut bound, mut shape) = (Bound::default(), Shape::default());
+        let (log, mut shape) = (Log::of(change, shard_of), Shape::default());
         shape.be_alone();
-        let counts = self.bind_parts(change, &mut bound, &mut shape);
-        self.append_bound(&log, bound, shape, (&[], 0), &counts).await
+        self.write_together(change, Parts::put(change), Some(&log), shape).await
     }
 
     /// Everything but the events.
     pub async fn write(&mut self, change: &Change) -> Result<(), StoreError> {
         self.write_rows(change).await?;
         let hanging = self.write_rest(change).await?;
-        self.write_together(change, hanging, None).await.map(|_| ())
+        self.write_together(change, hanging, None, Shape::default()).await.map(|_| ())
     }
 
     /// What must be there or gone before the others are written.
     async fn write_rows(&mut self, change: &Change) -> Result<(), StoreError> {
         self.purge(&change.executions).await?;
         self.insert_executions(&change.executions).await?;
-        self.delete_attempts(&change.attempts).await?;
-        self.delete_timers(&change.timers).await
+        self.delete_attempts(&change.attempts).await
     }
 
     /// What few transactions write, but for what can be written together with the rest.
     async fn write_rest(&mut self, change: &Change) -> Result<Parts, StoreError> {
         self.write_idempotency(&change.idempotency).await?;
         self.write_lanes(&change.lanes).await?;
-        self.remove_hanging(&change.flows, &change.records).await
+        self.remove_hanging(change).await?;
+        Ok(Parts::put(change))
     }
 
     async fn insert_executions(
@@ -118,7 +114,7 @@ impl Writing<'_> {
         let options = bound.alike(NewOptions, &rows);
         let mut shape = Shape::default();
         shape.add(Part::Executions, shared, options);
-        let text = self.writes.texts.get(shape);
+        let text = self.writes.texts.get((shape, Vec::new()), together::text);
         self.run(sqlx::query_with(&text, bound.finish()?)).await
     }
 
@@ -129,16 +125,16 @@ impl Writing<'_> {
         change: &Change,
         hanging: Parts,
         log: Option<&Log<'_>>,
+        mut shape: Shape,
     ) -> Result<Appended, StoreError> {
-        let (others, mut counts) = (hanging.others(), hanging.counts().collect::<Vec<_>>());
-        let (mut bound, mut shape) = (hanging.bound, Shape::default());
-        let others = (&others[..], bound.next() - 1);
-        counts.extend(self.bind_parts(change, &mut bound, &mut shape));
+        let Parts { others, expected, mut bound } = hanging;
+        let mut counts = self.bind_parts(change, &mut bound, &mut shape);
+        counts.extend(expected);
         if let Some(log) = log {
             return self.append_bound(log, bound, shape, others, &counts).await;
         }
         if bound.next() > 1 {
-            let text = self.text(shape, others);
+            let text = self.writes.texts.get((shape, others), together::text);
             let query = sqlx::query_with(&text, bound.finish()?).persistent(self.keeps);
             let row = query.fetch_one(&mut *self.connection).await;
             let row = row.map_err(|error| store_error(&error))?;
@@ -152,13 +148,6 @@ impl Writing<'_> {
             return Ok(Appended { places: Vec::new(), writer: Some(writer.into()) });
         }
         Ok(Appended { places: Vec::new(), writer: None })
-    }
-
-    fn text(&self, shape: Shape, (others, parameters): (&[Other], usize)) -> Arc<str> {
-        match others {
-            [] => self.writes.texts.get(shape),
-            others => together::text(shape, others, parameters).into(),
-        }
     }
 
     /// Returns how many rows each part has.
@@ -216,18 +205,6 @@ impl Writing<'_> {
             .bind(column(&gone, |key| narrow(key.execution.partition)))
             .bind(column(&gone, |key| key.execution.id))
             .bind(column(&gone, |key| key.index as i32));
-        self.run(query).await
-    }
-
-    async fn delete_timers(&mut self, writes: &[Write<TimerRow>]) -> Result<(), StoreError> {
-        let gone = deleted(writes);
-        if gone.is_empty() {
-            return Ok(());
-        }
-        let query = sqlx::query(&self.writes.delete_timers)
-            .bind(column(&gone, |key| key.due_at.0))
-            .bind(column(&gone, |key| key.kind.word()))
-            .bind(column(&gone, |key| key.subject));
         self.run(query).await
     }
 
@@ -317,7 +294,7 @@ impl Writing<'_> {
             return Ok(Appended { places: Vec::new(), writer: None });
         }
         let bound = Bound::with_room(log.placed.len() * ROOM);
-        self.append_bound(log, bound, Shape::default(), (&[], 0), &[]).await
+        self.append_bound(log, bound, Shape::default(), Vec::new(), &[]).await
     }
 
     /// Runs the parts that are bound and appends behind them, if each has found so many rows.
@@ -326,7 +303,7 @@ impl Writing<'_> {
         log: &Log<'_>,
         mut bound: Bound,
         mut shape: Shape,
-        others: (&[Other], usize),
+        others: Vec<Other>,
         counts: &[i64],
     ) -> Result<Appended, StoreError> {
         bound.each(EventEach, &log.placed);
@@ -336,7 +313,7 @@ impl Writing<'_> {
         bound.value(log.touched.keys().map(|shard| narrow(*shard)).collect::<Vec<_>>());
         bound.value(log.touched.values().copied().collect::<Vec<_>>());
         counts.iter().for_each(|count| bound.value(*count));
-        let text = self.text(shape, others);
+        let text = self.writes.texts.get((shape, others), together::text);
         let query = sqlx::query_as_with(&text, bound.finish()?).persistent(self.keeps);
         let bases: Vec<(i16, i64, String)> =
             query.fetch_all(&mut *self.connection).await.map_err(|error| store_error(&error))?;
@@ -393,18 +370,12 @@ pub(crate) fn is_together(
     first.is_some()
         && shards.all(|shard| Some(shard) == first)
         && change.log_floor.is_none()
-        && !has_rest(change)
         && change.executions.iter().all(moved)
         && deleted(&change.attempts).is_empty()
-        && deleted(&change.timers).is_empty()
-}
-
-/// Whether there is something to write that few transactions write.
-fn has_rest(change: &Change) -> bool {
-    !(change.idempotency.is_empty()
+        && deleted(&change.records).is_empty()
+        && change.idempotency.is_empty()
         && change.lanes.is_empty()
         && change.flows.is_empty()
-        && change.records.is_empty())
 }
 
 pub(crate) fn column<'r, R, T>(rows: &[&'r R], cell: impl Fn(&'r R) -> T) -> Vec<T> {

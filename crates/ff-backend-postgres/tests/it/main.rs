@@ -15,3 +15,4 @@ mod secrets;
 mod steps;
 mod subscribers;
 mod transactional;
+mod waits;

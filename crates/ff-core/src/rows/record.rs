@@ -54,12 +54,20 @@ pub struct Spec {
     pub key: usize,
     /// Its key begins with an execution, and its rows are forgotten with that execution.
     pub owned: bool,
+    /// Whoever writes such a row writes its execution too, as long as that has not ended: whoever
+    /// finds the execution unchanged knows that its rows are.
+    pub guarded: bool,
     pub orders: &'static [Order],
 }
 
 impl Spec {
     pub fn key_columns(&self) -> &'static [Column] {
         &self.columns[..self.key]
+    }
+
+    /// The execution that a row hangs on whose key begins with these values.
+    pub fn owner(&self, values: &[Value]) -> Option<ExecutionKey> {
+        self.owned.then(|| ExecutionKey::take(&mut values.iter()).ok()).flatten()
     }
 
     /// Where a column stands.
@@ -386,6 +394,7 @@ macro_rules! record {
                 ],
                 key: [$($(stringify!($kc)),+),+].len(),
                 owned: $crate::rows::record!(@owned $($owned)?),
+                guarded: $crate::rows::record!(@guarded $($owned)?),
                 orders: &[$(Self::$index),*],
             };
 
@@ -412,8 +421,10 @@ macro_rules! record {
             }
         }
     };
-    (@owned owned) => { true };
     (@owned) => { false };
+    (@owned $any:ident) => { true };
+    (@guarded guarded) => { true };
+    (@guarded $($owned:ident)?) => { false };
 }
 
 /// The columns of some fields, one after the other.

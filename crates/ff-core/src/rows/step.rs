@@ -7,7 +7,7 @@ use crate::types::{ExecutionKey, TimestampMs};
 
 record! {
     /// One durable step.
-    pub struct StepRow in "ff_step", owned {
+    pub struct StepRow in "ff_step", guarded {
         key StepKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             name: Arc<str> = [step_name: Text],

@@ -11,7 +11,7 @@ use crate::types::{ExecutionKey, TimestampMs};
 
 record! {
     /// Where the stream of an attempt begins and ends.
-    pub struct StreamRow in "ff_stream", owned {
+    pub struct StreamRow in "ff_stream", guarded {
         key StreamKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             attempt_index: u32 = [attempt_index: Int4],
@@ -33,7 +33,7 @@ record! {
 }
 
 record! {
-    pub struct FrameRow in "ff_stream_frame", owned {
+    pub struct FrameRow in "ff_stream_frame", guarded {
         key FrameKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             attempt_index: u32 = [attempt_index: Int4],
@@ -50,7 +50,7 @@ record! {
 
 record! {
     /// All summary frames of a stream, merged.
-    pub struct SummaryRow in "ff_stream_summary", owned {
+    pub struct SummaryRow in "ff_stream_summary", guarded {
         key SummaryKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             attempt_index: u32 = [attempt_index: Int4],

@@ -1,6 +1,6 @@
 //! `ff_suspension`, `ff_waitpoint`, `ff_signal` and what belongs to them.
 //!
-//! All of it hangs on an execution, whose row is locked by whoever changes it, except the keys of
+//! All of it hangs on an execution, which is written by whoever changes it, except the keys of
 //! waitpoint tokens. Of those only the ids are stored: their secrets are the host's configuration.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::types::{ExecutionKey, TimestampMs};
 
 record! {
     /// The suspension that an execution is in, or was in last.
-    pub struct SuspensionRow in "ff_suspension", owned {
+    pub struct SuspensionRow in "ff_suspension", guarded {
         key SuspensionKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
         }
@@ -48,7 +48,7 @@ record! {
 
 record! {
     /// What became of a suspension that was asked for under a key.
-    pub struct SuspensionOutcomeRow in "ff_suspension_outcome", owned {
+    pub struct SuspensionOutcomeRow in "ff_suspension_outcome", guarded {
         key SuspensionOutcomeKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             idempotency_key: Arc<str> = [idempotency_key: Text],
@@ -63,7 +63,7 @@ record! {
 
 record! {
     /// A place where signals for an execution arrive.
-    pub struct WaitpointRow in "ff_waitpoint", owned {
+    pub struct WaitpointRow in "ff_waitpoint", guarded {
         key WaitpointKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             waitpoint_id: Uuid = [waitpoint_id: Uuid],
@@ -95,7 +95,7 @@ record! {
 
 record! {
     /// An accepted signal. What makes a second one the same is its key.
-    pub struct SignalRow in "ff_signal", owned {
+    pub struct SignalRow in "ff_signal", guarded {
         key SignalKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
             waitpoint_id: Uuid = [waitpoint_id: Uuid],
@@ -123,7 +123,7 @@ record! {
 
 record! {
     /// How many signals an execution has accepted.
-    pub struct SignalCountRow in "ff_signal_count", owned {
+    pub struct SignalCountRow in "ff_signal_count", guarded {
         key SignalCountKey {
             execution: ExecutionKey = [partition_key: Small, execution_id: Uuid],
         }

@@ -1,17 +1,19 @@
 //! Operations that share a transaction. A refusal is a value and harms nobody else.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::oneshot;
 
-use super::{Bells, Change, Needs, World};
+use super::{Bells, Change, Needs, World, Write};
 use crate::engine_error::{EngineError, StoreError};
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
 use crate::operations::limit::settle;
-use crate::types::Namespace;
+use crate::rows::ExecutionRow;
+use crate::types::{ExecutionKey, Namespace};
 
 /// Where an operation's answer goes.
 pub type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -77,6 +79,7 @@ impl<O: Operation> Work for Pending<O> {
         let decide = AssertUnwindSafe(|| {
             let (reply, mut change) = self.operation.decide(world)?;
             settle::settle(world, &mut change);
+            debug_assert!(guards_its_records(world, &change), "{}: {change:?}", O::NAME);
             Ok((reply, change))
         });
         let decided = catch_unwind(decide).unwrap_or_else(|_| {
@@ -223,5 +226,27 @@ impl Batch {
     /// The same jobs, each in a batch of its own.
     pub fn split(self) -> impl Iterator<Item = Self> {
         self.jobs.into_iter().map(|job| Self { jobs: vec![job] })
+    }
+}
+
+/// Whether the execution of each record that asks for it is written too.
+fn guards_its_records(world: &World, change: &Change) -> bool {
+    let written: HashSet<ExecutionKey> = change.executions.iter().map(key_of).collect();
+    change.records.iter().all(|write| {
+        let (spec, values) = match write {
+            Write::Insert(row) | Write::Update(row) => (row.spec, &row.values[..]),
+            Write::Delete(key) => (key.spec, &key.values[..]),
+        };
+        spec.owner(values).filter(|_| spec.guarded).is_none_or(|owner| {
+            let row = world.executions.get(&owner);
+            written.contains(&owner) || row.is_none_or(ExecutionRow::is_finished)
+        })
+    })
+}
+
+fn key_of(write: &Write<ExecutionRow>) -> ExecutionKey {
+    match write {
+        Write::Insert(row) | Write::Update(row) => row.key,
+        Write::Delete(key) => *key,
     }
 }

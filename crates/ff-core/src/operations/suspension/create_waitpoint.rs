@@ -34,7 +34,9 @@ impl Operation for CreateWaitpoint {
         let waitpoint_id = self.args.waitpoint_id.0;
         needs.record::<WaitpointRow>(&WaitpointKey { execution, waitpoint_id });
         needs.scan(&open_waitpoints(execution));
-        keys::needs(needs);
+        if self.args.token.is_some() {
+            keys::needs(needs);
+        }
     }
 
     fn decide(&self, world: &World) -> Result<(WaitpointRow, Change), EngineError> {

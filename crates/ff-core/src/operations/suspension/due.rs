@@ -18,7 +18,7 @@ use crate::rows::{
     TimerRow, WaitpointKey, WaitpointRow, Word,
 };
 use crate::state::{AttemptOutcome, LifecyclePhase, TerminalOutcome};
-use crate::store::{Change, Needs, World};
+use crate::store::{Change, Needs, World, Write};
 use crate::types::{CancelSource, TimestampMs};
 
 /// Why an execution ended whose suspension ran out.
@@ -142,5 +142,6 @@ pub(crate) fn waitpoint_due(
         return found.expires_at;
     }
     close_waitpoint(change, &mut found, WaitEnd::NeverUsed, world.now);
+    change.executions.push(Write::Update(row.clone()));
     None
 }

@@ -66,7 +66,9 @@ impl Operation for Suspend {
                 }
             }
         }
-        keys::needs(needs);
+        if self.wants_token() {
+            keys::needs(needs);
+        }
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {
@@ -119,6 +121,7 @@ impl Operation for Suspend {
             put(&mut change, &wait, before.is_some());
             remember(world, &mut change, &wait, WaitEnd::Satisfied);
             counted.iter().for_each(|signal| change.update(signal));
+            change.executions.push(Write::Update(row.clone()));
             return Ok((Suspended::AtOnce(wait.suspension_id, counted), change));
         }
         for waitpoint in &mut bound {
@@ -141,6 +144,12 @@ impl Suspend {
     fn named(&self) -> Option<SuspensionOutcomeKey> {
         let idempotency_key = self.args.idempotency_key.as_deref()?.into();
         Some(SuspensionOutcomeKey { execution: self.handle.key(), idempotency_key })
+    }
+
+    fn wants_token(&self) -> bool {
+        let wants =
+            |one: &WaitpointBinding| matches!(one, WaitpointBinding::Fresh { token: Some(_), .. });
+        self.args.waitpoints.iter().any(wants)
     }
 
     fn outcome(&self, world: &World) -> Option<SuspensionOutcomeRow> {
@@ -206,9 +215,7 @@ impl Suspend {
         number: u32,
     ) -> Result<Vec<WaitpointRow>, EngineError> {
         let open = world.scan::<WaitpointRow>(&open_waitpoints(row.key));
-        let wants_token =
-            |one: &WaitpointBinding| matches!(one, WaitpointBinding::Fresh { token: Some(_), .. });
-        let kid = match self.args.waitpoints.iter().any(wants_token) {
+        let kid = match self.wants_token() {
             true => Some(self.keys.active(world, change)?),
             false => None,
         };
