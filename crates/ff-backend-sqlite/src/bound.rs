@@ -52,10 +52,12 @@ impl<'c, 'r> Bound<'c, 'r> {
     }
 }
 
-/// An insert of one row, and of a chunk of rows that differ in few columns.
+/// An insert of one row, of a chunk of rows that differ in few columns, and of one that may differ
+/// in all.
 pub(crate) struct Insert {
     one: String,
     chunk: String,
+    mixed: String,
     pub width: usize,
     /// Where the columns stand that differ from row to row.
     own: Vec<usize>,
@@ -81,9 +83,11 @@ impl Insert {
         // Whatever fails takes the whole transaction back, so SQLite need not be able to take
         // back a single statement.
         let insert = format!("INSERT OR FAIL INTO {table} ({columns}) VALUES ");
-        let one = format!("{insert}({})", vec!["?"; width].join(", "));
+        let row = format!("({})", vec!["?"; width].join(", "));
+        let mixed = format!("{insert}{}", vec![&*row; CHUNK].join(", "));
+        let one = format!("{insert}{row}");
         let chunk = insert + &rows.join(", ");
-        Self { one, chunk, width, own, common }
+        Self { one, chunk, mixed, width, own, common }
     }
 
     /// Inserts rows whose cells stand one after the other.
@@ -93,15 +97,19 @@ impl Insert {
         }
         let mut one = Bound::new(connection, &self.one)?;
         let mut chunk = Bound::new(connection, &self.chunk)?;
+        let mut mixed = Bound::new(connection, &self.mixed)?;
         let mut rest = cells;
         while !rest.is_empty() {
             let alike = self.alike(rest);
-            let (rows, after) = rest.split_at(alike * self.width);
+            let full = rest.len() >= CHUNK * self.width;
+            let (rows, after) = rest.split_at(if full { CHUNK } else { alike } * self.width);
             if alike == CHUNK {
                 let common = self.common.iter().map(|at| rows[*at]);
                 let rows = rows.chunks_exact(self.width);
                 let own = rows.flat_map(|row| self.own.iter().map(|at| row[*at]));
                 chunk.run(common.chain(own))?;
+            } else if full {
+                mixed.run(rows.iter().copied())?;
             } else {
                 for row in rows.chunks_exact(self.width) {
                     one.run(row.iter().copied())?;

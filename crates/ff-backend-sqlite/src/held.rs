@@ -12,6 +12,7 @@ use ff_core::types::ExecutionKey;
 use foldhash::HashMap;
 use uuid::Uuid;
 
+use crate::graphs::Graphs;
 use crate::load::{Place, Places};
 
 const MOST_ROWS: usize = 16 * 1024;
@@ -27,6 +28,7 @@ pub(crate) struct Held {
     next: u64,
     /// Flows that have not ended.
     flows: HashMap<Uuid, FlowRow>,
+    pub graphs: Graphs,
     /// What SQLite called the state of the database when these rows were true.
     data_version: i64,
 }
@@ -52,6 +54,7 @@ impl Held {
         self.rows.clear();
         self.order.clear();
         self.flows.clear();
+        self.graphs.forget();
     }
 
     pub fn flow(&self, id: Uuid) -> Option<&FlowRow> {
@@ -72,6 +75,7 @@ impl Held {
 
     /// Takes over what a transaction has committed.
     pub fn learn(&mut self, change: Change, places: &Places) {
+        self.graphs.learn(&change, places);
         for write in change.flows {
             match write {
                 Write::Insert(row) | Write::Update(row) if !row.state.is_finished() => {

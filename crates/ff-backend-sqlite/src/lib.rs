@@ -13,6 +13,7 @@ mod columns;
 mod config;
 mod error;
 mod flows;
+mod graphs;
 mod held;
 mod load;
 mod lock;

@@ -76,6 +76,7 @@ impl Writing<'_> {
             }
         }
         self.statements.execution.run(self.connection, &new)?;
+        self.place_new(writes);
         let mut moved = Bound::new(self.connection, MOVE_EXECUTIONS)?;
         let mut waiting: Option<[Cell<'_>; 15]> = None;
         let mut rewritten = Bound::new(self.connection, REWRITE_EXECUTION)?;
@@ -109,7 +110,18 @@ impl Writing<'_> {
         }
     }
 
-    /// Where a row is that must be there. One that is new was not loaded from any place.
+    /// Rows that were inserted one after the other have numbers one after the other.
+    fn place_new(&mut self, writes: &[Write<ExecutionRow>]) {
+        let mut rowid = self.connection.last_insert_rowid();
+        for write in writes.iter().rev() {
+            if let Write::Insert(row) = write {
+                self.places.entry(row.key.id).or_default().rowid = rowid;
+                rowid -= 1;
+            }
+        }
+    }
+
+    /// Where a row is that must be there.
     fn place_of(&mut self, key: ExecutionKey) -> Result<Place> {
         let place = self.places.entry(key.id).or_default();
         if place.rowid == 0 {

@@ -1,0 +1,210 @@
+//! Graphs of young flows: what stands behind each member, as it was submitted and told since.
+//!
+//! A flow is mostly run soon after it was submitted, through the same connection. Its edges, groups
+//! and members that wait are kept as they were committed, so that whoever ends need not read what
+//! stands behind. What is left out here, or let go, is read.
+
+use std::collections::VecDeque;
+
+use ff_core::rows::{
+    AnyRow, Blob, EdgeGroupRow, EdgeKind, EdgeRow, ExecutionRow, FlowRow, Record, Rewritten, Value,
+};
+use ff_core::state::EligibilityState;
+use ff_core::store::{Change, Scan, Write};
+use foldhash::HashMap;
+use uuid::Uuid;
+
+use crate::load::{Place, Places};
+
+/// So many members, edges and groups are kept in all; the oldest graphs make room.
+const MOST_ROWS: usize = 32 * 1024;
+/// A larger graph takes longer than it would stay here.
+const MOST_OF_ONE: usize = MOST_ROWS / 4;
+/// A member with more bytes is read when its time comes.
+const MOST_BYTES: usize = 1024;
+
+/// Flows that have gone may stay in the order, so many and twice as many as there are.
+const GONE: usize = 1024;
+
+#[derive(Default)]
+pub(crate) struct Graphs {
+    members: HashMap<Uuid, Member>,
+    flows: HashMap<Uuid, Graph>,
+    /// In the order in which they came; some may have gone.
+    order: VecDeque<Uuid>,
+    rows: usize,
+}
+
+#[derive(Default)]
+struct Graph {
+    members: Vec<Uuid>,
+    rows: usize,
+}
+
+pub(crate) struct Member {
+    flow: Uuid,
+    /// All edges that lead away from it, each with the member that depends on it.
+    pub edges: Vec<(AnyRow, Option<Uuid>)>,
+    /// What its parents have decided so far.
+    pub group: Option<AnyRow>,
+    /// Itself, as long as it waits for them.
+    pub waiting: Option<(ExecutionRow, Place)>,
+}
+
+impl Graphs {
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn member(&self, id: Uuid) -> Option<&Member> {
+        self.members.get(&id)
+    }
+
+    /// The member whose edges a scan would find, if it would find all of them.
+    pub fn upstream(&self, scan: &Scan) -> Option<&Member> {
+        let Some(Value::Uuid(upstream)) = scan.prefix.last() else { return None };
+        let member = self.members.get(upstream).filter(|_| scan.after.is_empty())?;
+        (member.edges.len() < scan.limit).then_some(member)
+    }
+
+    /// Takes over what a transaction has committed.
+    pub fn learn(&mut self, change: &Change, places: &Places) {
+        let new = self.learn_flows(&change.flows);
+        if self.flows.is_empty() {
+            return;
+        }
+        for write in &change.executions {
+            self.learn_execution(write, places, &new);
+        }
+        for write in change.records.iter() {
+            self.learn_record(write, &new);
+        }
+        for flow in &new {
+            self.measure(flow);
+        }
+        while self.rows > MOST_ROWS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.drop_flow(oldest);
+        }
+        if self.order.len() > 2 * self.flows.len() + GONE {
+            self.order.retain(|flow| self.flows.contains_key(flow));
+        }
+    }
+
+    /// The flows that have come; those that have ended go.
+    fn learn_flows(&mut self, writes: &[Write<FlowRow>]) -> Vec<Uuid> {
+        let mut new = Vec::new();
+        for write in writes {
+            match write {
+                Write::Update(row) if !row.state.is_finished() => {}
+                Write::Insert(row) if !row.state.is_finished() => {
+                    self.flows.insert(row.key.id, Graph::default());
+                    self.order.push_back(row.key.id);
+                    new.push(row.key.id);
+                }
+                Write::Insert(FlowRow { key, .. })
+                | Write::Update(FlowRow { key, .. })
+                | Write::Delete(key) => self.drop_flow(key.id),
+            }
+        }
+        new
+    }
+
+    fn learn_execution(&mut self, write: &Write<ExecutionRow>, places: &Places, new: &[Uuid]) {
+        let waiting = |row: &ExecutionRow| {
+            let place = places.get(&row.key.id).filter(|place| place.rowid > 0)?;
+            let row = ExecutionRow { rewritten: Rewritten::Nothing, ..row.clone() };
+            Some((row, *place)).filter(|(row, _)| waits(row))
+        };
+        match write {
+            Write::Insert(row) => {
+                let Some(flow) = row.flow_id else { return };
+                match self.flows.get_mut(&flow).filter(|_| new.contains(&flow)) {
+                    Some(graph) => {
+                        graph.members.push(row.key.id);
+                        let (edges, group) = (Vec::new(), None);
+                        let member = Member { flow, edges, group, waiting: waiting(row) };
+                        self.members.insert(row.key.id, member);
+                    }
+                    // One that grows is read from now on.
+                    None => self.drop_flow(flow),
+                }
+            }
+            Write::Update(row) => {
+                if let Some(member) = self.members.get_mut(&row.key.id) {
+                    member.waiting = if waits(row) { waiting(row) } else { None };
+                }
+            }
+            Write::Delete(key) => {
+                if let Some(member) = self.members.get(&key.id) {
+                    self.drop_flow(member.flow);
+                }
+            }
+        }
+    }
+
+    fn learn_record(&mut self, write: &Write<AnyRow>, new: &[Uuid]) {
+        let (spec, key) = match write {
+            Write::Insert(row) | Write::Update(row) => (row.spec, &row.values[..]),
+            Write::Delete(key) => (key.spec, &key.values[..]),
+        };
+        let (is_edge, is_group) = (spec == EdgeRow::SPEC, spec == EdgeGroupRow::SPEC);
+        let Some(Value::Uuid(flow)) = key.get(1).filter(|_| is_edge || is_group) else { return };
+        if !self.flows.contains_key(flow) {
+            return;
+        }
+        let learned = match write {
+            Write::Insert(row) if is_edge && new.contains(flow) => self.add_edge(row),
+            Write::Insert(row) if new.contains(flow) => self.set_group(row),
+            Write::Update(row) if is_group => self.set_group(row),
+            _ => None,
+        };
+        if learned.is_none() {
+            self.drop_flow(*flow);
+        }
+    }
+
+    fn add_edge(&mut self, row: &AnyRow) -> Option<()> {
+        let edge: EdgeRow = row.decode().ok().flatten()?;
+        let depends = edge.kind.0 == EdgeKind::Depends;
+        let member = self.members.get_mut(&edge.upstream)?;
+        member.edges.push((row.clone(), Some(edge.downstream).filter(|_| depends)));
+        Some(())
+    }
+
+    fn set_group(&mut self, row: &AnyRow) -> Option<()> {
+        let Value::Uuid(downstream) = row.values[2] else { return None };
+        self.members.get_mut(&downstream)?.group = Some(row.clone());
+        Some(())
+    }
+
+    /// Counts a graph that has just come.
+    fn measure(&mut self, flow: &Uuid) {
+        let Some(graph) = self.flows.get_mut(flow) else { return };
+        let members = graph.members.iter().filter_map(|member| self.members.get(member));
+        graph.rows = members.map(|member| 2 + member.edges.len()).sum();
+        self.rows += graph.rows;
+        if graph.rows > MOST_OF_ONE {
+            self.drop_flow(*flow);
+        }
+    }
+
+    fn drop_flow(&mut self, flow: Uuid) {
+        let Some(graph) = self.flows.remove(&flow) else { return };
+        self.rows -= graph.rows;
+        for member in graph.members {
+            self.members.remove(&member);
+        }
+    }
+}
+
+/// Whether an execution waits for its parents and will be handed out as it is here.
+fn waits(row: &ExecutionRow) -> bool {
+    let small = match &row.payload {
+        Blob::Here(bytes) => bytes.len() <= MOST_BYTES,
+        Blob::Absent => true,
+        Blob::Apart => false,
+    };
+    small && row.lease_epoch == 0 && row.eligibility == EligibilityState::BlockedByDependencies
+}
