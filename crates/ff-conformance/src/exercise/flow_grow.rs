@@ -268,10 +268,13 @@ pub async fn fork(f: &Fixture) {
     let before = f.picture(flow.node("b")).await;
     let args = ForkFlowArgs {
         execution_id: flow.node("b").clone(),
+        flow_id: None,
         input_payload: Some(b"better".to_vec()),
         creator_identity: "me".into(),
     };
-    let forked = f.backend.fork_flow(args).await.unwrap();
+    let forked = f.backend.fork_flow(args.clone()).await.unwrap();
+    let taken = ForkFlowArgs { flow_id: Some(forked.flow_id()), ..args };
+    assert_eq!(code(&f.backend.fork_flow(taken).await), "flow_id_reused", "one fork, not two");
     assert_eq!(f.picture(flow.node("b")).await, before, "the old flow is untouched");
     assert_eq!(describe(f, &flow).await.status, FlowStatus::Failed);
     let new = f.backend.describe_flow(&forked.flow_id()).await.unwrap().unwrap();

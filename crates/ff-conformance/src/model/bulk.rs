@@ -9,7 +9,6 @@ use ff_core::state::PublicState;
 use ff_core::types::Namespace;
 use uuid::Uuid;
 
-use super::flows::FLOWS;
 use super::generate::Sequence;
 use super::step::text;
 
@@ -130,10 +129,7 @@ impl Sequence {
             lane_id: self.some(20, Self::any_lane),
             states: self.some(40, |own| vec![STATES[own.rng().usize(..6)]]).unwrap_or_default(),
             execution_kind: self.some(30, |own| KINDS[own.rng().usize(..4)].to_owned()),
-            flow_id: self.some(15, |own| {
-                let at = own.rng().u64(..FLOWS);
-                own.flow_at(at)
-            }),
+            flow_id: self.some(15, Self::any_flow),
             tag: self.some(20, |_| ("model.tag".into(), "1".into())),
             created_from: None,
             created_before: self.some(20, |own| own.now()),

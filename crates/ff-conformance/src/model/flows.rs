@@ -3,7 +3,8 @@
 use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use ff_core::contracts::{
     CancelFlowArgs, EdgePolicy, ExtendFlowArgs, FlowEdge, FlowGraphArgs, FlowNode, FlowStatus,
-    ListFlowsArgs, OnSatisfied, ParentResultsArgs, ReplayFlowArgs, Submission, SubmitFlowArgs,
+    ForkFlowArgs, ListFlowsArgs, OnSatisfied, ParentResultsArgs, ReplayFlowArgs, Submission,
+    SubmitFlowArgs,
 };
 use ff_core::engine_backend::{EngineBackend, FlowOperations};
 use ff_core::partition::{PartitionConfig, flow_partition};
@@ -23,20 +24,34 @@ pub enum FlowStep {
     CancelHeader(CancelFlowArgs),
     AckCancelMember(FlowId, ExecutionId),
     Replay(ReplayFlowArgs),
+    Fork(ForkFlowArgs),
     Describe(FlowId),
     Graph(FlowGraphArgs),
     List(ListFlowsArgs),
     ParentResults(ExecutionId),
 }
 
-pub(super) const FLOWS: u64 = 2;
+const FLOWS: u64 = 2;
+/// So many more can be forked from them, and from each other.
+const FORKS: u64 = 3;
 /// So many are submitted with a flow, and so many can be added to it.
 const NODES: usize = 4;
 const ADDED: usize = 3;
 
 impl FlowStep {
-    pub async fn run(&self, on: &dyn EngineBackend) -> String {
+    /// Makes the call; also returns the members of a flow that it has made.
+    pub async fn run(&self, on: &dyn EngineBackend) -> (String, Vec<ExecutionId>) {
+        if let Self::Fork(args) = self {
+            let forked = on.fork_flow(args.clone()).await;
+            let members = forked.iter().flat_map(|flow| flow.execution_ids()).cloned().collect();
+            return (text(on, &forked), members);
+        }
+        (self.answer(on).await, Vec::new())
+    }
+
+    async fn answer(&self, on: &dyn EngineBackend) -> String {
         match self.clone() {
+            Self::Fork(_) => unreachable!("it has an answer of its own"),
             Self::Submit(args) => text(on, &on.submit_flow(*args).await),
             Self::Extend(handle, args) => text(on, &on.extend_flow(&handle, args).await),
             Self::WaitChildren(handle) => text(on, &on.wait_children(&handle).await),
@@ -59,11 +74,16 @@ impl FlowStep {
 
 impl Sequence {
     /// All flows of all sequences live on partition 0, where every store has it.
-    pub(super) fn flow_at(&self, at: u64) -> FlowId {
+    fn flow_at(&self, at: u64) -> FlowId {
         let config = PartitionConfig::default();
         let id = |draw: u64| FlowId(Uuid::from_u64_pair(self.seed(), (at + 1) << 32 | draw));
         let mut ids = (0..).map(id);
         ids.find(|id| flow_partition(id, &config).index == 0).expect("one of 256 is on it")
+    }
+
+    pub(super) fn any_flow(&mut self) -> FlowId {
+        let at = self.rng().u64(..FLOWS + FORKS);
+        self.flow_at(at)
     }
 
     fn node_at(&self, flow: u64, node: usize) -> ExecutionId {
@@ -72,14 +92,19 @@ impl Sequence {
     }
 
     pub(super) fn any_node(&mut self) -> ExecutionId {
+        let forked = self.forked().len();
+        if forked > 0 && self.rng().u32(..3) == 0 {
+            let at = self.rng().usize(..forked);
+            return self.forked()[at].clone();
+        }
         let (flow, node) = (self.rng().u64(..FLOWS), self.rng().usize(..NODES + ADDED));
         self.node_at(flow, node)
     }
 
     pub(super) fn flow_step(&mut self) -> FlowStep {
         let at = self.rng().u64(..FLOWS);
-        let flow_id = self.flow_at(at);
-        match self.rng().u32(..16) {
+        let flow_id = self.any_flow();
+        match self.rng().u32(..19) {
             0..6 => FlowStep::Submit(Box::new(self.submit_flow(at))),
             6..9 => match self.held_node() {
                 Some(handle) if self.rng().u32(..3) == 0 => FlowStep::WaitChildren(handle),
@@ -97,14 +122,27 @@ impl Sequence {
             12 => FlowStep::Replay(ReplayFlowArgs { execution_id: self.any_node() }),
             13 => FlowStep::ParentResults(self.any_node()),
             14 => FlowStep::List(self.list_flows()),
+            15..18 => FlowStep::Fork(self.fork()),
             _ => FlowStep::Graph(FlowGraphArgs { flow_id, cursor: None, limit: 0 }),
+        }
+    }
+
+    /// Mostly from a node that has ended, and now and then under an identity that is taken.
+    fn fork(&mut self) -> ForkFlowArgs {
+        let at = FLOWS + self.rng().u64(..FORKS);
+        ForkFlowArgs {
+            execution_id: self.any_node(),
+            flow_id: Some(self.flow_at(at)),
+            input_payload: self.some(60, |own| vec![4; own.rng().usize(..3)]),
+            creator_identity: self.some(50, |_| "model".into()).unwrap_or_default(),
         }
     }
 
     /// What was claimed last of a flow.
     fn held_node(&self) -> Option<Handle> {
         let nodes = (0..FLOWS).flat_map(|at| (0..NODES + ADDED).map(move |node| (at, node)));
-        let nodes: Vec<_> = nodes.map(|(at, node)| self.node_at(at, node).key()).collect();
+        let nodes = nodes.map(|(at, node)| self.node_at(at, node));
+        let nodes: Vec<_> = nodes.chain(self.forked().iter().cloned()).map(|id| id.key()).collect();
         self.handles().iter().rfind(|handle| nodes.contains(&handle.key())).cloned()
     }
 
@@ -192,16 +230,17 @@ impl Sequence {
     /// Reads that show all that flows can have touched.
     pub(super) fn every_flow(&self) -> Vec<Vec<Step>> {
         let mut groups = Vec::new();
-        for at in 0..FLOWS {
-            let flow_id = self.flow_at(at);
+        for flow_id in (0..FLOWS + FORKS).map(|at| self.flow_at(at)) {
             let graph = FlowGraphArgs { flow_id, cursor: None, limit: 0 };
             let steps = [FlowStep::Describe(flow_id), FlowStep::Graph(graph)];
             groups.push(steps.map(Step::Flow).into());
-            for node in (0..NODES + ADDED).map(|node| self.node_at(at, node)) {
-                let mut steps = Self::all_of(&node);
-                steps.push(Step::Flow(FlowStep::ParentResults(node)));
-                groups.push(steps);
-            }
+        }
+        let nodes = (0..FLOWS).flat_map(|at| (0..NODES + ADDED).map(move |node| (at, node)));
+        let nodes = nodes.map(|(at, node)| self.node_at(at, node));
+        for node in nodes.chain(self.forked().iter().cloned()) {
+            let mut steps = Self::all_of(&node);
+            steps.push(Step::Flow(FlowStep::ParentResults(node)));
+            groups.push(steps);
         }
         groups
     }

@@ -19,7 +19,7 @@ use ff_core::types::{
 };
 use uuid::Uuid;
 
-use super::step::Step;
+use super::step::{Given, Step};
 use super::stream::StreamStep;
 use super::waits::{self, WaitStep};
 
@@ -34,11 +34,13 @@ pub struct Sequence {
     clock: Arc<ManualClock>,
     /// Every handle ever granted: most of them are stale, which is the point.
     handles: Vec<Handle>,
+    /// The members of every flow that was forked from another.
+    forked: Vec<ExecutionId>,
 }
 
 impl Sequence {
     pub fn new(seed: u64, clock: Arc<ManualClock>) -> Self {
-        Self { seed, rng: Rng::with_seed(seed), clock, handles: Vec::new() }
+        Self { seed, rng: Rng::with_seed(seed), clock, handles: Vec::new(), forked: Vec::new() }
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -51,6 +53,10 @@ impl Sequence {
 
     pub(super) fn handles(&self) -> &[Handle] {
         &self.handles
+    }
+
+    pub(super) fn forked(&self) -> &[ExecutionId] {
+        &self.forked
     }
 
     pub(super) fn now(&self) -> TimestampMs {
@@ -70,8 +76,9 @@ impl Sequence {
         (0..LANES).map(|at| self.lane_id(at))
     }
 
-    pub fn learn(&mut self, handles: Vec<Handle>) {
-        self.handles.extend(handles);
+    pub fn learn(&mut self, given: Given) {
+        self.handles.extend(given.handles);
+        self.forked.extend(given.forked);
     }
 
     /// A third of the calls are of the kind that the sequence is about, so that all of them meet.

@@ -12,7 +12,6 @@ use ff_core::types::{
     BudgetId, ExecutionId, LaneId, Namespace, QuotaId, WorkerId, WorkerInstanceId,
 };
 
-use super::flows::FLOWS;
 use super::generate::Sequence;
 use super::step::text;
 
@@ -136,10 +135,7 @@ impl Sequence {
                 0 => BudgetScope::Named,
                 1 => BudgetScope::Lane(self.any_lane()),
                 2 => BudgetScope::Tag { name: "model.tag".into(), value: "1".into() },
-                3 => {
-                    let at = self.rng().u64(..FLOWS);
-                    BudgetScope::Flow(self.flow_at(at))
-                }
+                3 => BudgetScope::Flow(self.any_flow()),
                 4 => BudgetScope::Execution(self.id()),
                 _ => BudgetScope::Namespace,
             },

@@ -84,8 +84,8 @@ impl Model {
                 let step = pair.sequence.next();
                 let (subject, own) = (pair.subject.clone(), step.clone());
                 running.spawn(async move { (index, own.run(&*subject).await.0) });
-                let (answer, handles) = step.run(&*pair.memory).await;
-                pair.sequence.learn(handles);
+                let (answer, given) = step.run(&*pair.memory).await;
+                pair.sequence.learn(given);
                 expected.push((step, answer));
             }
             while let Some(answered) = running.join_next().await {

@@ -54,20 +54,32 @@ pub enum Step {
     Bulk(BulkStep),
 }
 
+/// What a call has given that later calls can name.
+#[derive(Default)]
+pub struct Given {
+    pub handles: Vec<Handle>,
+    pub forked: Vec<ExecutionId>,
+}
+
 impl Step {
-    /// Makes the call; also returns the handles that it was given.
-    pub async fn run(&self, on: &dyn EngineBackend) -> (String, Vec<Handle>) {
-        if let Self::Claim(args) = self {
-            let claimed = on.claim_many(args.clone()).await;
-            let handles = claimed.iter().flatten().map(|one| one.handle.clone()).collect();
-            return (text(on, &claimed), handles);
-        }
+    /// Makes the call; also returns what it was given.
+    pub async fn run(&self, on: &dyn EngineBackend) -> (String, Given) {
+        let mut given = Given::default();
         let answer = match self {
+            Self::Claim(args) => {
+                let claimed = on.claim_many(args.clone()).await;
+                given.handles = claimed.iter().flatten().map(|one| one.handle.clone()).collect();
+                text(on, &claimed)
+            }
+            Self::Flow(step) => {
+                let (answer, forked) = step.run(on).await;
+                given.forked = forked;
+                answer
+            }
             Self::Stream(step) => step.run(on).await,
             Self::Wait(step) => step.run(on).await,
             Self::Schedule(step) => step.run(on).await,
             Self::Limit(step) => step.run(on).await,
-            Self::Flow(step) => step.run(on).await,
             Self::Bulk(step) => step.run(on).await,
             Self::Describe(_)
             | Self::Explain(_)
@@ -79,7 +91,7 @@ impl Step {
             | Self::Lanes(_) => self.read(on).await,
             _ => self.write(on).await,
         };
-        (answer, Vec::new())
+        (answer, given)
     }
 
     async fn write(&self, on: &dyn EngineBackend) -> String {

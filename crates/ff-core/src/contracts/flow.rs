@@ -180,6 +180,9 @@ pub struct ReplayFlowResult {
 pub struct ForkFlowArgs {
     /// The node from which to go on.
     pub execution_id: ExecutionId,
+    /// The identity of the new flow, on the partition of the old one; drawn if absent. One that is
+    /// taken is refused, so whoever got no answer can ask again without forking twice.
+    pub flow_id: Option<FlowId>,
     /// What that node is given instead of its own input.
     pub input_payload: Option<Vec<u8>>,
     pub creator_identity: String,

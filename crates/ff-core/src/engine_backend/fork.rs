@@ -46,8 +46,19 @@ pub(super) async fn prepare(
         return Err(EngineError::invalid(detail));
     }
     let part = Part::read(engine, old, row.key.id).await?;
-    let new = draw(engine, old.partition)?;
+    let new = match args.flow_id {
+        Some(id) => chosen(engine, old, &id)?,
+        None => draw(engine, old.partition)?,
+    };
     part.fork(flow, new, &args)
+}
+
+fn chosen(engine: &Engine, old: FlowKey, id: &FlowId) -> Result<FlowKey, EngineError> {
+    let key = flow_key(engine, id);
+    if key.partition != old.partition {
+        return Err(EngineError::invalid("the new flow is not on the partition of the old one"));
+    }
+    Ok(key)
 }
 
 fn draw(engine: &Engine, partition: u16) -> Result<FlowKey, EngineError> {
@@ -132,6 +143,7 @@ impl Part {
             let row = &self.members[id];
             let input = args.input_payload.as_ref().filter(|_| *id == self.from);
             let mut item = copy(row, new, ids[id], input, &args.creator_identity);
+            item.fresh_id = args.flow_id.is_none();
             if groups.get(&ids[id]).is_some_and(EdgeGroupRow::is_pending) {
                 block(&mut item.row);
             }

@@ -183,6 +183,7 @@ async fn fork(call: Call<Nothing, ForkFlowRequest>) -> Answered<Answer<SubmitFlo
     let input_payload = call.body.bytes().map_err(|error| Refusal::invalid(error.to_string()))?;
     let args = ForkFlowArgs {
         execution_id: call.execution_id()?,
+        flow_id: None,
         input_payload,
         creator_identity: call.door.principal().name.clone(),
     };
