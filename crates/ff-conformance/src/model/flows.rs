@@ -127,11 +127,12 @@ impl Sequence {
         }
     }
 
-    /// Mostly from a node that has ended, and now and then under an identity that is taken.
+    /// Mostly from a node that has run, and now and then under an identity that is taken.
     fn fork(&mut self) -> ForkFlowArgs {
         let at = FLOWS + self.rng().u64(..FORKS);
+        let held = self.held_node().filter(|_| self.rng().u32(..4) > 0);
         ForkFlowArgs {
-            execution_id: self.any_node(),
+            execution_id: held.map_or_else(|| self.any_node(), |handle| handle.execution_id()),
             flow_id: Some(self.flow_at(at)),
             input_payload: self.some(60, |own| vec![4; own.rng().usize(..3)]),
             creator_identity: self.some(50, |_| "model".into()).unwrap_or_default(),

@@ -34,13 +34,25 @@ pub struct Sequence {
     clock: Arc<ManualClock>,
     /// Every handle ever granted: most of them are stale, which is the point.
     handles: Vec<Handle>,
+    /// What was put down last, or given a waitpoint.
+    waiting: Option<ExecutionId>,
+    /// How far a sequence that is about waits has come with one.
+    wait_stage: u32,
     /// The members of every flow that was forked from another.
     forked: Vec<ExecutionId>,
 }
 
 impl Sequence {
     pub fn new(seed: u64, clock: Arc<ManualClock>) -> Self {
-        Self { seed, rng: Rng::with_seed(seed), clock, handles: Vec::new(), forked: Vec::new() }
+        Self {
+            seed,
+            rng: Rng::with_seed(seed),
+            clock,
+            handles: Vec::new(),
+            waiting: None,
+            wait_stage: 0,
+            forked: Vec::new(),
+        }
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -84,11 +96,13 @@ impl Sequence {
     /// A third of the calls are of the kind that the sequence is about, so that all of them meet.
     pub fn next(&mut self) -> Step {
         if self.rng.u32(..3) == 0 {
-            match self.seed / 2 % 6 {
+            match self.seed / 2 % 7 {
                 0 => return Step::Flow(self.flow_step()),
                 1 => return self.about_limits(),
                 2 => return Step::Bulk(self.bulk_step()),
                 3 => return Step::Schedule(self.schedule_step()),
+                4 => return Step::Webhook(self.webhook_step()),
+                5 => return self.next_of_wait(),
                 _ => {}
             }
         }
@@ -105,6 +119,7 @@ impl Sequence {
             92..94 => Step::Schedule(self.schedule_step()),
             94..96 => self.about_limits(),
             96 => Step::Bulk(self.bulk_step()),
+            97 => Step::Webhook(self.webhook_step()),
             _ => self.read(),
         }
     }
@@ -130,6 +145,7 @@ impl Sequence {
         groups.extend(self.every_schedule().map(|step| vec![Step::Schedule(step)]));
         groups.push(self.every_limit().into_iter().map(Step::Limit).collect());
         groups.push(self.every_bulk().map(Step::Bulk).collect());
+        groups.push(self.every_webhook().into_iter().map(Step::Webhook).collect());
         groups
     }
 
@@ -315,12 +331,40 @@ impl Sequence {
         }
     }
 
-    /// Suspends, signals or resumes, mostly what was claimed last.
+    /// Suspends, signals or resumes: the newest handle, and mostly what waits or was claimed last.
     fn wait_step(&mut self) -> Step {
         let any = self.id();
         let newest = self.handles.last().cloned();
-        let id = newest.as_ref().filter(|_| self.rng.u32(..4) > 0).map(Handle::execution_id);
-        Step::Wait(waits::draw(&mut self.rng, self.seed, newest, id.unwrap_or(any)))
+        let id = match self.rng.u32(..8) {
+            0..4 => self.waiting.clone(),
+            4..6 => newest.as_ref().map(Handle::execution_id),
+            _ => None,
+        };
+        let step = waits::draw(&mut self.rng, self.seed, newest, id.unwrap_or(any));
+        self.waiting = step.puts_down().or(self.waiting.take());
+        Step::Wait(step)
+    }
+
+    /// Takes work, puts it down, and signals it a few times. Left to chance, most signals would
+    /// find nobody who waits.
+    fn next_of_wait(&mut self) -> Step {
+        self.wait_stage = (self.wait_stage + 1) % 7;
+        match (self.wait_stage, self.handles.last().cloned(), self.waiting.clone()) {
+            (1, ..) => self.submit(),
+            (2, ..) => {
+                let lanes = self.lanes().collect();
+                let capabilities = CapabilitySet::new(["gpu"]);
+                let lease_ttl_ms = 3_600_000;
+                Step::Claim(ClaimArgs { lanes, capabilities, lease_ttl_ms, ..self.claim() })
+            }
+            (3, Some(handle), _) => {
+                let step = waits::put_down(&mut self.rng, self.seed, handle);
+                self.waiting = step.puts_down();
+                Step::Wait(step)
+            }
+            (4.., _, Some(id)) => Step::Wait(waits::bear(&mut self.rng, self.seed, id)),
+            _ => self.wait_step(),
+        }
     }
 
     fn failure(&mut self) -> FailArgs {

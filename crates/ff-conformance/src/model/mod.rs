@@ -9,13 +9,17 @@
 mod bulk;
 mod flows;
 mod generate;
+mod keys;
 mod limits;
+mod log;
 mod schedules;
 mod step;
 mod stream;
 mod waits;
+mod webhooks;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ff_core::engine::EngineConfig;
@@ -27,6 +31,8 @@ use tokio::task::JoinSet;
 
 use crate::exercise::Setup;
 use generate::Sequence;
+use keys::Keys;
+use log::Logs;
 use step::Step;
 
 /// How many sequences run in lockstep.
@@ -34,11 +40,16 @@ const GROUP: u64 = 64;
 /// Short enough that the longest steps of the clock reach it within a sequence.
 const RETENTION_MS: u64 = 36 * 60 * 60 * 1000;
 
+/// The memory store and the subject.
+type Sides<'b> = [&'b Arc<dyn EngineBackend>; 2];
+
 /// A subject, and the clock that it shares with the memory store.
 pub struct Model {
     subject: Arc<dyn EngineBackend>,
     clock: Arc<ManualClock>,
     config: EngineConfig,
+    /// The first key for tokens that no group has used yet.
+    key: AtomicUsize,
 }
 
 impl Model {
@@ -48,12 +59,17 @@ impl Model {
     {
         let retention = Retention { max_age_ms: Some(RETENTION_MS), max_finished: None };
         // A sweep of one backend's own would come between two calls at different moments.
-        let config = EngineConfig { retention, manual_sweeps: true, ..EngineConfig::default() };
+        let config = EngineConfig {
+            retention,
+            manual_sweeps: true,
+            waitpoint_secrets: keys::secrets(),
+            ..EngineConfig::default()
+        };
         let setup = Setup::new(config.clone());
         let clock = setup.clock.clone();
         let subject = make_subject(setup).await;
         limits::meet_limits(&*subject).await;
-        Self { subject, clock, config }
+        Self { subject, clock, config, key: AtomicUsize::new(0) }
     }
 
     /// Runs these seeds, each of them once per model. The error names seed, step and both answers.
@@ -76,6 +92,9 @@ impl Model {
         let memory: Arc<dyn EngineBackend> =
             MemoryBackend::new(self.clock.clone(), self.config.clone());
         limits::meet_limits(&*memory).await;
+        let sides = [&memory, &self.subject];
+        let mut keys = Keys::begin(sides, self.key.load(Ordering::Relaxed)).await;
+        let mut logs = Logs::begin(sides).await?;
         let mut pairs: Vec<_> = seeds.map(|seed| self.pair(&memory, seed)).collect();
         for at in 0..steps {
             let mut running = JoinSet::new();
@@ -93,14 +112,28 @@ impl Model {
                 let (step, expected) = &expected[index];
                 pairs[index].compare(&format!("step {at}: {step:?}"), expected, &answer)?;
             }
+            keys.change(&mut plan, sides).await?;
+            logs.compare(sides, &pairs, at).await?;
             self.pass_time(&memory, &mut plan).await?;
         }
+        self.key.store(keys.end(), Ordering::Relaxed);
+        logs.compare(sides, &pairs, steps).await?;
         self.compare_shared(&memory, &pairs).await?;
         let mut endings = JoinSet::new();
         for pair in pairs {
             endings.spawn(async move { pair.compare_everything().await });
         }
-        endings.join_all().await.into_iter().collect()
+        endings.join_all().await.into_iter().collect::<Result<(), String>>()?;
+        self.leave_nothing_due().await
+    }
+
+    /// A subject outlives its groups. What they have left to be done would be swept together with
+    /// what the next one has, and a sweep takes only so much at once: in other company, things that
+    /// are due at the same moment are done in another order.
+    async fn leave_nothing_due(&self) -> Result<(), String> {
+        self.clock.advance(Duration::from_millis(2 * RETENTION_MS));
+        let swept = self.subject.engine().sweep().await;
+        swept.map(drop).map_err(|error| error.to_string())
     }
 
     /// Reads that cover all sequences, once for the group because they are large.
@@ -215,8 +248,7 @@ impl Pair {
                 }
             }
         }
-        // A subject outlives its groups. Schedules that went on for ever would fill its sweeps, and
-        // what is overdue would be looked at in other company than on memory. Limits are counted.
+        // Schedules would go on for ever, and limits are counted.
         self.sequence.end_schedules(&*self.subject).await;
         self.sequence.end_limits(&*self.subject).await;
         Ok(())

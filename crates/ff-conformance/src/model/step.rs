@@ -18,6 +18,7 @@ use super::limits::LimitStep;
 use super::schedules::ScheduleStep;
 use super::stream::StreamStep;
 use super::waits::WaitStep;
+use super::webhooks::WebhookStep;
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -52,6 +53,7 @@ pub enum Step {
     Limit(LimitStep),
     Flow(FlowStep),
     Bulk(BulkStep),
+    Webhook(WebhookStep),
 }
 
 /// What a call has given that later calls can name.
@@ -81,6 +83,7 @@ impl Step {
             Self::Schedule(step) => step.run(on).await,
             Self::Limit(step) => step.run(on).await,
             Self::Bulk(step) => step.run(on).await,
+            Self::Webhook(step) => step.run(on).await,
             Self::Describe(_)
             | Self::Explain(_)
             | Self::History(..)

@@ -7,9 +7,10 @@ use ff_core::backend::Handle;
 use ff_core::condition::{Distinct, ResumeCondition, SignalMatcher};
 use ff_core::contracts::{
     CreateWaitpointArgs, DeliverSignalArgs, ListSignalsArgs, ListWaitpointsArgs, ResumeArgs,
-    SignalTarget, SuspendArgs, TimeoutBehavior, WaitpointBinding,
+    SignalTarget, SuspendArgs, TimeoutBehavior, TokenTerms, WaitpointBinding,
 };
 use ff_core::engine_backend::{EngineBackend, SuspensionOperations};
+use ff_core::token::WaitpointToken;
 use ff_core::types::{ExecutionId, SignalId, SuspensionId, WaitpointId};
 use uuid::Uuid;
 
@@ -21,6 +22,7 @@ pub enum WaitStep {
     CreateWaitpoint(Handle, CreateWaitpointArgs),
     Observe(Handle),
     Signal(Box<DeliverSignalArgs>),
+    SignalByToken(Box<Bearer>),
     Resume(ResumeArgs),
     Suspension(ExecutionId),
     Waitpoints(ExecutionId),
@@ -41,6 +43,7 @@ impl WaitStep {
             }
             Self::Observe(handle) => text(on, &on.observe_signals(&handle).await),
             Self::Signal(args) => text(on, &on.deliver_signal(*args).await),
+            Self::SignalByToken(bearer) => bearer.signal(on).await,
             Self::Resume(args) => text(on, &on.resume(args).await),
             Self::Suspension(id) => text(on, &on.describe_suspension(&id).await),
             Self::Waitpoints(id) => {
@@ -54,16 +57,86 @@ impl WaitStep {
         }
     }
 
+    /// The execution that waits, or will, if the call is not refused.
+    pub fn puts_down(&self) -> Option<ExecutionId> {
+        match self {
+            Self::Suspend(handle, _) | Self::CreateWaitpoint(handle, _) => {
+                Some(handle.execution_id())
+            }
+            _ => None,
+        }
+    }
+
     /// Reads that show all that there is of an execution's waits.
     pub fn everything(id: &ExecutionId) -> [Self; 3] {
         [Self::Suspension(id.clone()), Self::Waitpoints(id.clone()), Self::Signals(id.clone())]
     }
 }
 
+/// Somebody who shows the token of a waitpoint, or what looks like one. Each backend draws its
+/// tokens, so a sequence names them by the place of their waitpoint.
+#[derive(Clone, Debug)]
+pub struct Bearer {
+    at: usize,
+    forgery: Forgery,
+    args: DeliverSignalArgs,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Forgery {
+    None,
+    OtherKey,
+    OtherClaims,
+    OtherMac,
+    Cut,
+}
+
+impl Bearer {
+    async fn signal(self, on: &dyn EngineBackend) -> String {
+        let SignalTarget::Waitpoint { execution_id, .. } = self.args.target.clone() else {
+            unreachable!("it was drawn for a waitpoint");
+        };
+        let args = ListWaitpointsArgs {
+            execution_id: Some(execution_id.clone()),
+            ..ListWaitpointsArgs::default()
+        };
+        let listed = match on.list_waitpoints(args).await {
+            Ok(page) if !page.waitpoints.is_empty() => page.waitpoints,
+            none => return text(on, &none),
+        };
+        let waitpoint_id = listed[self.at % listed.len()].waitpoint_id;
+        let token = match on.read_waitpoint_token(&execution_id, waitpoint_id).await {
+            Ok(Some(token)) => self.forgery.of(token.as_str()),
+            none => return text(on, &none),
+        };
+        let target = SignalTarget::Token(WaitpointToken::new(token));
+        text(on, &on.deliver_signal(DeliverSignalArgs { target, ..self.args }).await)
+    }
+}
+
+impl Forgery {
+    fn of(self, token: &str) -> String {
+        let mut parts: Vec<String> = token.split('.').map(str::to_owned).collect();
+        let other = |text: &str| {
+            let (head, tail) = text.split_at(text.len() / 2);
+            let first = if tail.starts_with('A') { 'B' } else { 'A' };
+            format!("{head}{first}{}", &tail[1..])
+        };
+        match self {
+            Self::None => {}
+            Self::OtherKey => parts[1] = if parts[1] == "k0" { "k1" } else { "k0" }.to_owned(),
+            Self::OtherClaims => parts[2] = other(&parts[2]),
+            Self::OtherMac => parts[3] = other(&parts[3]),
+            Self::Cut => drop(parts[3].pop()),
+        }
+        parts.join(".")
+    }
+}
+
 /// What a sequence does about waits next.
 pub fn draw(rng: &mut Rng, seed: u64, handle: Option<Handle>, id: ExecutionId) -> WaitStep {
     let mut draw = Draw { rng, seed };
-    match (draw.rng.u32(..12), handle) {
+    match (draw.rng.u32(..15), handle) {
         (0..4, Some(handle)) => WaitStep::Suspend(handle, Box::new(draw.suspension())),
         (4..6, Some(handle)) => WaitStep::CreateWaitpoint(handle, draw.waitpoint()),
         (6, Some(handle)) => WaitStep::Observe(handle),
@@ -72,8 +145,23 @@ pub fn draw(rng: &mut Rng, seed: u64, handle: Option<Handle>, id: ExecutionId) -
             WaitStep::Resume(ResumeArgs { execution_id: id, by, reason, delay_ms: draw.ms() })
         }
         (8, _) => WaitStep::everything(&id)[draw.rng.usize(..3)].clone(),
+        (9..12, _) => WaitStep::SignalByToken(Box::new(draw.bearer(id))),
         _ => WaitStep::Signal(Box::new(draw.signal(id))),
     }
+}
+
+/// A wait, or a waitpoint for one.
+pub fn put_down(rng: &mut Rng, seed: u64, handle: Handle) -> WaitStep {
+    let mut draw = Draw { rng, seed };
+    match draw.rng.bool() {
+        true => WaitStep::Suspend(handle, Box::new(draw.suspension())),
+        false => WaitStep::CreateWaitpoint(handle, draw.waitpoint()),
+    }
+}
+
+/// Somebody outside signals this execution.
+pub fn bear(rng: &mut Rng, seed: u64, id: ExecutionId) -> WaitStep {
+    WaitStep::SignalByToken(Box::new(Draw { rng, seed }.bearer(id)))
 }
 
 struct Draw<'r> {
@@ -126,12 +214,13 @@ impl Draw<'_> {
     }
 
     fn suspension(&mut self) -> SuspendArgs {
-        let mut args = SuspendArgs::new(self.condition()).without_tokens();
+        let mut args = SuspendArgs::new(self.condition());
         args.suspension_id = SuspensionId(self.id());
         for waitpoint in &mut args.waitpoints {
             let drawn = WaitpointId(self.id());
-            if let WaitpointBinding::Fresh { waitpoint_id, .. } = waitpoint {
+            if let WaitpointBinding::Fresh { waitpoint_id, token, .. } = waitpoint {
                 *waitpoint_id = drawn;
+                *token = self.terms();
             }
             if self.rng.u32(..3) == 0 {
                 *waitpoint = WaitpointBinding::UsePending { waitpoint_id: drawn };
@@ -156,11 +245,36 @@ impl Draw<'_> {
         args
     }
 
+    fn terms(&mut self) -> Option<TokenTerms> {
+        let ttl_ms = Some(self.ms()).filter(|ms| *ms > 0);
+        match self.rng.u32(..5) {
+            0 => None,
+            1..3 => Some(TokenTerms { ttl_ms: None }),
+            _ => Some(TokenTerms { ttl_ms }),
+        }
+    }
+
+    fn bearer(&mut self, id: ExecutionId) -> Bearer {
+        let forgery = match self.rng.u32(..10) {
+            0 => Forgery::OtherKey,
+            1 => Forgery::OtherClaims,
+            2 => Forgery::OtherMac,
+            3 => Forgery::Cut,
+            _ => Forgery::None,
+        };
+        Bearer { at: self.rng.usize(..4), forgery, args: self.signal(id) }
+    }
+
     fn waitpoint(&mut self) -> CreateWaitpointArgs {
         let (key, lifetime) = (self.one_of(&KEYS), Duration::from_millis(self.ms()));
+        let signal_names = match self.rng.u32(..3) {
+            0 => vec![self.one_of(&NAMES).to_owned()],
+            _ => Vec::new(),
+        };
         CreateWaitpointArgs {
             waitpoint_id: WaitpointId(self.id()),
-            token: None,
+            token: self.terms(),
+            signal_names,
             ..CreateWaitpointArgs::new(key, lifetime)
         }
     }

@@ -19,6 +19,7 @@ use crate::engine::clock::Clock;
 use crate::engine::{Engine, EngineConfig};
 use crate::engine_backend::EngineBackend;
 use crate::engine_error::StoreError;
+use crate::rows::spelling::Spelling;
 use crate::rows::{
     AnyKey, AnyRow, AttemptKey, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow,
     IdempotencyKey, IdempotencyRow, LaneRow, Row, TimerKey, TimerRow, values,
@@ -288,7 +289,12 @@ impl Tables {
 
     fn load_due(&self, world: &mut World, limit: usize) {
         let now = world.now;
-        let due = self.timers.values().take_while(|row| row.key.due_at <= now).take(limit);
+        let due = self.timers.values().take_while(|row| row.key.due_at <= now);
+        let mut due: Vec<&TimerRow> = due.collect();
+        // Of those that are due at the same moment, other stores take the first by their words.
+        due.sort_by_key(|row| (row.key.due_at, row.key.kind.word(), row.key.subject));
+        due.truncate(limit);
+        due.sort_by_key(|row| row.key);
         for timer in due {
             for member in &timer.members {
                 self.load_execution(world, &member.execution);
