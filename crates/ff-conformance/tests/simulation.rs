@@ -76,6 +76,9 @@ fn every_seed_keeps_every_promise() {
         ("bulk operations", total.bulks),
         ("recorded steps", total.steps_recorded),
         ("frames", total.frames),
+        ("replayed flows", total.flow_replays),
+        ("cancelled headers", total.headers),
+        ("changed limits", total.limit_changes),
     ] {
         assert!(count * 10 >= seeds, "only {count} {what} in {seeds} runs");
     }

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use ff_core::backend::CancelFlowPolicy;
 use ff_core::contracts::Submission;
 use ff_core::policy::{Backoff, ExecutionPolicy};
-use ff_core::rows::FlowKey;
 use ff_core::state::PublicState;
 use ff_core::types::ExecutionKey;
 use uuid::Uuid;
@@ -124,6 +122,7 @@ impl Simulation {
         self.history.ops[op].closed = true;
         self.history.ops[op].acked.push(answer.clone());
         if first {
+            self.acknowledge_members(op, &answer);
             self.worker_hears(op, &answer);
         }
     }
@@ -146,6 +145,7 @@ impl Simulation {
         let flow = self.history.flows.iter().find(|flow| flow.members.contains(&key));
         let flow = flow.map(|flow| flow.key);
         let verb = match self.rng.u32(0..20) {
+            _ if finished && flow.is_some() && self.rng.u32(0..4) == 0 => Verb::ReplayFlow(key),
             _ if skipped => Verb::Read(key),
             // A finished execution is mostly run again; elsewhere that must be refused.
             _ if finished && self.rng.bool() => Verb::Replay(key),
@@ -154,15 +154,13 @@ impl Simulation {
             3..6 => Verb::Reschedule(key, Duration::from_millis(self.rng.u64(0..1_500))),
             6 | 7 => Verb::Revoke(key),
             8 if flow.is_none() => Verb::Replay(key),
-            9 if flow.is_some() && self.rng.u32(0..3) == 0 => {
-                let policy = match self.rng.bool() {
-                    true => CancelFlowPolicy::CancelAll,
-                    false => CancelFlowPolicy::CancelPending,
-                };
-                Verb::CancelFlow(flow.unwrap_or(FlowKey { partition: 0, id: key.id }), policy)
-            }
+            9 if self.rng.u32(0..4) > 0 => match flow {
+                Some(flow) => self.draw_flow_verb(flow),
+                None => Verb::Read(key),
+            },
             10 => self.draw_meddling(key),
             11 if self.rng.bool() => self.draw_bulk(),
+            12 if self.rng.bool() => self.draw_limit().unwrap_or(Verb::Read(key)),
             _ => Verb::Read(key),
         };
         let op = self.history.invoke(Actor::Operator, verb);

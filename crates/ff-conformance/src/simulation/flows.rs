@@ -3,20 +3,22 @@
 use fastrand::Rng;
 use ff_core::backend::CancelFlowPolicy;
 use ff_core::contracts::{
-    EdgePolicy, FlowEdge, FlowNode, OnSatisfied, Submission, SubmitFlowArgs, SubmitFlowResult,
+    CancelFlowArgs, CancelFlowHeader, EdgePolicy, FlowEdge, FlowNode, OnSatisfied, Submission,
+    SubmitFlowArgs, SubmitFlowResult,
 };
 use ff_core::engine::prepare_submit_flow;
 use ff_core::limits::Limits;
-use ff_core::operations::flow::{CancelFlow, SubmitFlow};
-use ff_core::rows::FlowKey;
+use ff_core::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp, SubmitFlow};
+use ff_core::rows::{BacklogMemberRow, BacklogRow, FlowKey};
 use ff_core::store::Job;
-use ff_core::types::{ExecutionKey, FlowId, Namespace};
+use ff_core::types::{ExecutionId, ExecutionKey, FlowId, Namespace, TimestampMs};
 use uuid::Uuid;
 
-use super::Simulation;
 use super::bus::Event;
 use super::history::{Actor, Plan};
+use super::limits::records;
 use super::message::{Answer, NAMESPACE, Verb, Waiting, job};
+use super::{Checked, Simulation, broken};
 
 /// A graph that a client wants to exist.
 #[derive(Debug)]
@@ -58,6 +60,30 @@ pub(super) fn cancel(flow: FlowKey, policy: CancelFlowPolicy) -> (Job, Waiting) 
     job(CancelFlow { flow, policy }, |_| Answer::Done)
 }
 
+pub(super) fn cancel_header(flow: FlowKey) -> CancelFlowHeaderOp {
+    let args = CancelFlowArgs {
+        flow_id: flow.flow_id(),
+        reason: "no longer wanted".into(),
+        cancellation_policy: "cancel_all".into(),
+        now: TimestampMs(0),
+    };
+    CancelFlowHeaderOp { flow, args }
+}
+
+pub(super) fn cancelled(header: &CancelFlowHeader) -> Answer {
+    match header {
+        CancelFlowHeader::Cancelled { member_execution_ids, .. } => {
+            let ids = member_execution_ids.iter().filter_map(|id| ExecutionId::parse(id).ok());
+            Answer::Cancelled(ids.map(|id| id.key()).collect())
+        }
+        CancelFlowHeader::AlreadyTerminal { .. } => Answer::Unneeded,
+    }
+}
+
+pub(super) fn acknowledge(flow: FlowKey, member: ExecutionKey) -> AckCancelMember {
+    AckCancelMember { flow, execution_id: member.execution_id().as_str().into() }
+}
+
 fn draw_policy(rng: &mut Rng, parents: usize) -> EdgePolicy {
     let on_satisfied = match rng.bool() {
         true => OnSatisfied::LetRun,
@@ -72,6 +98,52 @@ fn draw_policy(rng: &mut Rng, parents: usize) -> EdgePolicy {
 }
 
 impl Simulation {
+    /// Whoever has cancelled a header deals with its members, though not always with all of them.
+    pub(super) fn acknowledge_members(&mut self, op: usize, answer: &Answer) {
+        let (Verb::CancelHeader(flow), Answer::Cancelled(members)) =
+            (self.history.ops[op].verb.clone(), answer)
+        else {
+            return;
+        };
+        for member in members {
+            if self.rng.u32(0..5) > 0 {
+                let verb = Verb::Acknowledge(flow, *member);
+                let op = self.history.invoke(Actor::Operator, verb);
+                self.send(op);
+            }
+        }
+    }
+
+    /// After a commit: whoever was acknowledged is off the backlog, and the last one took its
+    /// header along.
+    pub(super) fn check_backlogs(&self, answers: &[(usize, Answer)]) -> Checked {
+        for (op, answer) in answers {
+            let Verb::Acknowledge(flow, member) = &self.history.ops[*op].verb else { continue };
+            let left = self.store.read(|tables| {
+                let of = |row: &BacklogMemberRow| row.key.flow == *flow;
+                let rows: Vec<_> = records(tables).into_iter().filter(of).collect();
+                let headers: Vec<BacklogRow> = records(tables);
+                (rows, headers.iter().any(|header| header.key.flow == *flow))
+            });
+            let id = member.execution_id();
+            let named = left.0.iter().any(|row| &*row.key.execution_id == id.as_str());
+            if answer.is_ok() && (named || left.0.is_empty() && left.1) {
+                let what = format!("{id} was acknowledged, and this is left: {left:?}");
+                return Err(broken("I24 a backlog gets shorter", *member, what));
+            }
+        }
+        Ok(())
+    }
+
+    /// What somebody does about a whole flow.
+    pub(super) fn draw_flow_verb(&mut self, flow: FlowKey) -> Verb {
+        match self.rng.u32(0..4) {
+            0 => Verb::CancelFlow(flow, CancelFlowPolicy::CancelAll),
+            1 => Verb::CancelFlow(flow, CancelFlowPolicy::CancelPending),
+            _ => Verb::CancelHeader(flow),
+        }
+    }
+
     /// Draws the run's graphs, and lets them arrive over the first seconds.
     pub(super) fn plan_flows(&mut self) {
         for number in 0..self.config.flows {

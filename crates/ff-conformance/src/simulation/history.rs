@@ -74,6 +74,11 @@ impl History {
         })
     }
 
+    pub fn cancelled_headers(&self) -> u64 {
+        let committed = self.ops.iter().flat_map(|op| &op.committed);
+        committed.filter(|(answer, _)| matches!(answer, Answer::Cancelled(_))).count() as u64
+    }
+
     pub fn submissions_answered(&self) -> bool {
         let submits = |op: &&Op| matches!(op.verb, Verb::Submit(_) | Verb::SubmitFlow(_));
         self.ops.iter().filter(submits).all(|op| !op.acked.is_empty())

@@ -8,31 +8,78 @@ use ff_core::contracts::{
     QuotaKey, RateLimit,
 };
 use ff_core::operations::Operation;
-use ff_core::operations::limit::{PutBudget, PutQuota};
+use ff_core::operations::limit::{DeleteLimit, PutBudget, PutQuota};
 use ff_core::rows::{
-    AnyRow, ExecutionRow, LimitStateRow, LimitUsageRow, LimitWaitRow, Record, Standing,
+    Account, AnyRow, ExecutionRow, LimitKey, LimitKind, LimitRow, LimitStateRow, LimitUsageRow,
+    LimitWaitRow, Record, Standing, limit_id,
 };
-use ff_core::state::LifecyclePhase;
+use ff_core::state::{LifecyclePhase, PublicState};
 use ff_core::store::memory::Tables;
 use ff_core::store::{Batch, Job};
-use ff_core::types::{BudgetId, LaneId, Namespace, QuotaId};
+use ff_core::types::{BudgetId, LaneId, Namespace, QuotaId, TimestampMs};
 use tokio::sync::oneshot;
 
 use super::message::{Answer, NAMESPACE, Verb};
-use super::{Checked, Simulation, broken};
+use super::{Broken, Checked, Simulation, broken};
 
 /// The one budget of a run, and its one dimension.
 pub(super) const BUDGET: &str = "budget";
 pub(super) const DIMENSION: &str = "units";
-/// The lane that a cap is on.
+/// The one quota that changes, and the lane that it is on.
+const CAP: &str = "cap";
 const CAPPED: &str = "red";
 
 /// What holds in a run.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
-    cap: Option<u32>,
+    cap: Bound,
+    /// Who runs in the capped lane without a permit, as they may who were claimed without a cap.
+    free: Bound,
     rate: Option<RateLimit>,
-    pub hard: Option<u64>,
+    hard: Bound,
+    pub budget: Option<PutBudgetArgs>,
+}
+
+/// A limit that may change while work is in hand.
+#[derive(Debug, Default)]
+struct Bound {
+    limit: Option<u64>,
+    /// What was taken before a change and has not been given back. It only gets less.
+    old: u64,
+}
+
+impl Bound {
+    fn change(&mut self, limit: Option<u64>) {
+        self.old = self.old.max(self.limit.unwrap_or(u64::MAX));
+        self.limit = limit;
+    }
+
+    /// So much is taken now: whether that may be.
+    fn settle(&mut self, taken: u64) -> bool {
+        let most = self.limit.map_or(u64::MAX, |limit| limit.max(self.old));
+        self.old = self.old.min(taken);
+        taken <= most
+    }
+}
+
+pub(super) fn put_cap(cap: u32) -> PutQuota {
+    let args = PutQuotaArgs {
+        quota_id: QuotaId::new(CAP),
+        lane_id: Some(LaneId::new(CAPPED)),
+        key: QuotaKey::Lane,
+        concurrency: Some(cap),
+        ..PutQuotaArgs::default()
+    };
+    PutQuota { args }
+}
+
+pub(super) fn drop_cap() -> DeleteLimit {
+    DeleteLimit { kind: LimitKind::Quota, limit: cap_key() }
+}
+
+fn cap_key() -> LimitKey {
+    let namespace = PutQuotaArgs::default().namespace;
+    LimitKey { id: limit_id(LimitKind::Quota, namespace.as_str(), CAP) }
 }
 
 impl Simulation {
@@ -43,15 +90,8 @@ impl Simulation {
         }
         if self.rng.bool() {
             let cap = self.rng.u32(1..4);
-            self.declared.cap = Some(cap);
-            let quota = PutQuotaArgs {
-                quota_id: QuotaId::new("cap"),
-                lane_id: Some(LaneId::new(CAPPED)),
-                key: QuotaKey::Lane,
-                concurrency: Some(cap),
-                ..PutQuotaArgs::default()
-            };
-            self.declare(PutQuota { args: quota });
+            (self.declared.cap.limit, self.declared.free.limit) = (Some(u64::from(cap)), Some(0));
+            self.declare(put_cap(cap));
         }
         if self.rng.bool() {
             let rate = RateLimit { limit: self.rng.u32(2..6), window_ms: self.rng.u64(200..1_500) };
@@ -67,9 +107,44 @@ impl Simulation {
 
     fn declare_budget(&mut self) {
         let hard = self.rng.u64(20..60);
-        self.declared.hard = Some(hard);
+        self.declared.hard.limit = Some(hard);
+        let budget = self.draw_budget(hard);
+        self.declared.budget = Some(budget.clone());
+        self.declare(PutBudget { args: budget, flow: None });
+    }
+
+    /// Somebody changes what was declared, if there is anything.
+    pub(super) fn draw_limit(&mut self) -> Option<Verb> {
+        if self.rng.bool() {
+            self.declared.budget.as_ref()?;
+            let hard = self.rng.u64(20..60);
+            return Some(Verb::PutBudget(Box::new(self.draw_budget(hard))));
+        }
+        // Runs that began without one, too.
+        let cap = (self.rng.u32(0..4) > 0).then(|| self.rng.u32(1..4));
+        Some(Verb::PutCap(cap))
+    }
+
+    /// What was committed holds from then on.
+    pub(super) fn note_limits(&mut self, answers: &[(usize, Answer)]) {
+        for (op, _) in answers.iter().filter(|(_, answer)| answer.is_ok()) {
+            match &self.history.ops[*op].verb {
+                Verb::PutCap(cap) => {
+                    self.declared.cap.change(cap.map(u64::from));
+                    self.declared.free.change(cap.map(|_| 0));
+                }
+                Verb::PutBudget(budget) => {
+                    self.declared.hard.change(budget.dimensions[DIMENSION].hard);
+                    self.declared.budget = Some((**budget).clone());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn draw_budget(&mut self, hard: u64) -> PutBudgetArgs {
         let limits = DimensionLimits { hard: Some(hard), soft: Some(hard / 2) };
-        let budget = PutBudgetArgs {
+        PutBudgetArgs {
             namespace: Namespace::new(NAMESPACE),
             budget_id: BudgetId::new(BUDGET),
             scope: BudgetScope::Namespace,
@@ -80,8 +155,7 @@ impl Simulation {
                 0 => BreachAction::CancelPending,
                 _ => BreachAction::Refuse,
             },
-        };
-        self.declare(PutBudget { args: budget, flow: None });
+        }
     }
 
     pub(super) fn declare(&mut self, operation: impl Operation) {
@@ -91,70 +165,16 @@ impl Simulation {
     }
 
     /// After a commit: nothing is overspent, and what limits count is what is there.
-    pub(super) fn check_limits(&self) -> Checked {
-        self.store.read(|tables| {
-            let usage: Vec<LimitUsageRow> = records(tables);
-            let waits: Vec<LimitWaitRow> = records(tables);
-            let running =
-                |row: &&ExecutionRow| row.phase == LifecyclePhase::Active && !row.is_finished();
-            let running: Vec<&ExecutionRow> = tables.executions.values().filter(running).collect();
-            for state in records::<LimitStateRow>(tables) {
-                let waiting = waits.iter().filter(|wait| wait.key.state == state.key.id).count();
-                if waiting as u64 != state.waiting {
-                    let what = format!("{waiting} executions wait for {state:?}");
-                    return Err(broken("I41 who waits is counted", None, what));
-                }
-                match &state.standing.0 {
-                    Standing::Budget(account) => {
-                        let hard = self.declared.hard.unwrap_or(u64::MAX);
-                        self.check_account(account, hard, &usage)?;
-                    }
-                    Standing::Quota(permits) => {
-                        let holds = |row: &&&ExecutionRow| {
-                            let holds = row.limit_holds().unwrap_or_default();
-                            holds.permits.contains(&state.key.id)
-                        };
-                        let held = running.iter().filter(holds).count() as u64;
-                        if held != permits.in_use {
-                            let what = format!("{held} leases hold a permit of {state:?}");
-                            return Err(broken("I41 permits hang on leases", None, what));
-                        }
-                    }
-                }
-            }
-            let red = running.iter().filter(|row| *row.lane == *CAPPED).count();
-            match self.declared.cap {
-                Some(cap) if red > cap as usize => {
-                    let what = format!("{red} are running and the cap is {cap}");
-                    Err(broken("I41 never above the cap", None, what))
-                }
-                _ => Ok(()),
-            }
-        })
-    }
-
-    fn check_account(
-        &self,
-        account: &ff_core::rows::Account,
-        hard: u64,
-        usage: &[LimitUsageRow],
-    ) -> Checked {
-        let (used, reserved) = (account.used(DIMENSION), account.reserved(DIMENSION));
-        if used + reserved > hard {
-            let what = format!("{used} used and {reserved} reserved of {hard}");
+    pub(super) fn check_limits(&mut self) -> Checked {
+        let taken = self.store.read(check_books)?;
+        let Declared { cap, free, hard, .. } = &mut self.declared;
+        if !cap.settle(taken.permits) || !free.settle(taken.free) {
+            let what = format!("{taken:?}, and the cap is {cap:?}, {free:?}");
+            return Err(broken("I41 never above the cap", None, what));
+        }
+        if !hard.settle(taken.units) {
+            let what = format!("{taken:?}, and the budget is {hard:?}");
             return Err(broken("I39 a hard limit is never exceeded", None, what));
-        }
-        let mut spent = 0;
-        let mut held = 0;
-        for share in usage.iter().map(|row| &row.share.0) {
-            held += share.reserved.get(DIMENSION).copied().unwrap_or(0);
-            if share.period == account.period {
-                spent += share.spent.get(DIMENSION).copied().unwrap_or(0);
-            }
-        }
-        if (spent, held) != (used, reserved) {
-            let what = format!("{used} used, {reserved} reserved, but {spent} spent, {held} held");
-            return Err(broken("I40 the books balance", None, what));
         }
         Ok(())
     }
@@ -188,6 +208,88 @@ impl Simulation {
         }
         Ok(())
     }
+}
+
+/// Who waits for a limit that was given up before now.
+pub(super) fn waiting_for_nothing(tables: &Tables, now: TimestampMs) -> Vec<&ExecutionRow> {
+    let known: Vec<LimitKey> = records::<LimitRow>(tables).into_iter().map(|row| row.key).collect();
+    let gone = |state: &LimitStateRow| !known.contains(&LimitKey { id: state.limit });
+    let states = records::<LimitStateRow>(tables).into_iter().filter(gone);
+    let states: Vec<_> = states.map(|state| state.key.id).collect();
+    let mut log = tables.events.values().rev();
+    let given_up = log.find(|event| event.event_type == EventType::LimitDeleted);
+    if states.is_empty() || given_up.is_none_or(|event| event.at > now) {
+        return Vec::new();
+    }
+    let waits = |row: &&ExecutionRow| {
+        let limited = row.public_state == PublicState::RateLimited;
+        limited && row.limit_wait().is_some_and(|wait| states.contains(&wait.state))
+    };
+    tables.executions.values().filter(waits).collect()
+}
+
+/// What is in hand at one moment.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Of the cap.
+    permits: u64,
+    /// Who runs in its lane without one.
+    free: u64,
+    /// Used and reserved of the budget.
+    units: u64,
+}
+
+/// Whether limits have counted what is there, and how much that is.
+fn check_books(tables: &Tables) -> Result<Taken, Broken> {
+    let usage: Vec<LimitUsageRow> = records(tables);
+    let waits: Vec<LimitWaitRow> = records(tables);
+    let running = |row: &&ExecutionRow| row.phase == LifecyclePhase::Active && !row.is_finished();
+    let running: Vec<&ExecutionRow> = tables.executions.values().filter(running).collect();
+    let mut taken = Taken::default();
+    for state in records::<LimitStateRow>(tables) {
+        let waiting = waits.iter().filter(|wait| wait.key.state == state.key.id).count();
+        if waiting as u64 != state.waiting {
+            let what = format!("{waiting} executions wait for {state:?}");
+            return Err(broken("I41 who waits is counted", None, what));
+        }
+        match &state.standing.0 {
+            Standing::Budget(account) => taken.units += check_account(account, &usage)?,
+            Standing::Quota(permits) => {
+                let holds = |row: &&&ExecutionRow| {
+                    let holds = row.limit_holds().unwrap_or_default();
+                    holds.permits.contains(&state.key.id)
+                };
+                let held = running.iter().filter(holds).count() as u64;
+                if held != permits.in_use {
+                    let what = format!("{held} leases hold a permit of {state:?}");
+                    return Err(broken("I41 permits hang on leases", None, what));
+                }
+                if state.limit == cap_key().id {
+                    taken.permits += held;
+                }
+            }
+        }
+    }
+    let red = running.iter().filter(|row| *row.lane == *CAPPED).count() as u64;
+    taken.free = red.saturating_sub(taken.permits);
+    Ok(taken)
+}
+
+/// What is taken of a budget, if its books balance.
+fn check_account(account: &Account, usage: &[LimitUsageRow]) -> Result<u64, Broken> {
+    let (used, reserved) = (account.used(DIMENSION), account.reserved(DIMENSION));
+    let (mut spent, mut held) = (0, 0);
+    for share in usage.iter().map(|row| &row.share.0) {
+        held += share.reserved.get(DIMENSION).copied().unwrap_or(0);
+        if share.period == account.period {
+            spent += share.spent.get(DIMENSION).copied().unwrap_or(0);
+        }
+    }
+    if (spent, held) != (used, reserved) {
+        let what = format!("{used} used, {reserved} reserved, but {spent} spent, {held} held");
+        return Err(broken("I40 the books balance", None, what));
+    }
+    Ok(used + reserved)
 }
 
 /// Once everything has ended, no permit is taken and nothing is reserved.

@@ -7,19 +7,19 @@ use fastrand::Rng;
 use ff_core::backend::{CancelFlowPolicy, CapabilitySet, Handle};
 use ff_core::contracts::{
     CancelExecutionArgs, ChangePriorityArgs, CreateExecutionResult, CreateWaitpointArgs,
-    DeliverSignalArgs, FailureClass, RenewOutcome, ReplayExecutionArgs, ReportUsageArgs,
-    RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, StartBulkArgs, SubmitOutcome, SuspendArgs,
-    UsageOutcome,
+    DeliverSignalArgs, FailureClass, PutBudgetArgs, RenewOutcome, ReplayExecutionArgs,
+    ReportUsageArgs, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, StartBulkArgs,
+    SubmitOutcome, SuspendArgs, UsageOutcome,
 };
 use ff_core::engine::prepare_submission;
-use ff_core::limits::Limits;
+use ff_core::limits::{FLOW_REPLAY_NODES, Limits};
 use ff_core::operations::Operation;
 use ff_core::operations::execution::{
     CancelExecution, CancelHeld, ChangePriority, Claim, Claimed, Complete, CreateExecution, Delay,
     Fail, Grant, Renew, ReplayExecution, Reschedule, RevokeLease, Submit,
 };
-use ff_core::operations::flow::WaitChildren;
-use ff_core::operations::limit::ReportUsage;
+use ff_core::operations::flow::{ReplayFlow, WaitChildren};
+use ff_core::operations::limit::{DeleteLimit, PutBudget, PutQuota, ReportUsage};
 use ff_core::operations::suspension::RotateWaitpointSecret;
 use ff_core::operations::timer::Sweep;
 use ff_core::rows::{FlowKey, WaitpointRow};
@@ -34,7 +34,7 @@ use uuid::Uuid;
 
 use super::history::{History, Plan};
 use super::limits::{BUDGET, DIMENSION};
-use super::{bulk, extensions, flows, waits, work};
+use super::{bulk, extensions, flows, limits, waits, work};
 
 /// The namespace of everything in a run.
 pub(super) const NAMESPACE: &str = "sim";
@@ -54,6 +54,11 @@ pub(super) enum Verb {
     Submit(ExecutionKey),
     SubmitFlow(usize),
     CancelFlow(FlowKey, CancelFlowPolicy),
+    /// Leaves members to be acknowledged.
+    CancelHeader(FlowKey),
+    Acknowledge(FlowKey, ExecutionKey),
+    /// With everything that depends on it.
+    ReplayFlow(ExecutionKey),
     Claim(Wanted),
     Renew(Vec<Handle>),
     Complete {
@@ -94,6 +99,9 @@ pub(super) enum Verb {
     CancelBulk(Uuid),
     /// To one of the known keys, with so much grace for the one before.
     Rotate(usize, u64),
+    /// The cap becomes another, or is given up.
+    PutCap(Option<u32>),
+    PutBudget(Box<PutBudgetArgs>),
     Sweep,
 }
 
@@ -143,6 +151,8 @@ pub(super) enum Answer {
         until: TimestampMs,
     },
     Bulk(Uuid),
+    /// The header was cancelled, and these members with it.
+    Cancelled(Vec<ExecutionKey>),
     Done,
     /// Accepted, and there was nothing to do.
     Unneeded,
@@ -168,8 +178,9 @@ pub(super) fn job<O: Operation>(
     answer: impl FnOnce(O::Reply) -> Answer + 'static,
 ) -> (Job, Waiting) {
     let (sender, mut receiver): (Reply<O::Reply>, _) = oneshot::channel();
-    let scope = Some(Namespace::new(NAMESPACE))
-        .filter(|_| ![Sweep::NAME, RotateWaitpointSecret::NAME].contains(&O::NAME));
+    // These are for all namespaces.
+    let wide = [Sweep::NAME, RotateWaitpointSecret::NAME, PutQuota::NAME, DeleteLimit::NAME];
+    let scope = Some(Namespace::new(NAMESPACE)).filter(|_| !wide.contains(&O::NAME));
     let waiting = move || match receiver.try_recv().ok()? {
         Ok(reply) => Some(answer(reply)),
         Err(error) => Some(Answer::Refused(error.code())),
@@ -190,6 +201,11 @@ impl Verb {
             Self::Submit(key) => submit(history.plans.get(&key)?),
             Self::SubmitFlow(number) => history.flows[number].submit(),
             Self::CancelFlow(flow, policy) => flows::cancel(flow, policy),
+            Self::CancelHeader(flow) => job(flows::cancel_header(flow), seen(flows::cancelled)),
+            Self::Acknowledge(flow, key) => job(flows::acknowledge(flow, key), done),
+            Self::ReplayFlow(execution) => {
+                job(ReplayFlow { execution, max_nodes: FLOW_REPLAY_NODES }, done)
+            }
             Self::Claim(wanted) => job(claim(wanted, rng), granted),
             Self::Renew(handles) => job(Renew { handles }, renewed),
             Self::Complete { handle, result } => {
@@ -248,6 +264,9 @@ impl Verb {
             }
             Self::CancelBulk(id) => job(bulk::cancel(id), done),
             Self::Rotate(kid, grace_ms) => job(waits::rotate(kid, grace_ms), done),
+            Self::PutCap(Some(cap)) => job(limits::put_cap(cap), done),
+            Self::PutCap(None) => job(limits::drop_cap(), done),
+            Self::PutBudget(args) => job(PutBudget { args: *args, flow: None }, done),
             Self::Sweep => job(Sweep { limit: 50, bulk_chunk: 4, entropy }, done),
             Self::Read(_) => return None,
         })

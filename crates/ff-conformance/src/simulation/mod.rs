@@ -29,7 +29,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use ff_core::contracts::EventType;
 use ff_core::engine::clock::ManualClock;
-use ff_core::rows::{AnyKey, CascadeRow, FrameRow, Record, StepRow};
+use ff_core::rows::{CascadeKind, CascadeRow, FrameRow, StepRow};
 use ff_core::store::memory::{MemoryStore, Tables};
 use ff_core::types::ExecutionKey;
 
@@ -113,6 +113,11 @@ pub struct Report {
     pub bulks: u64,
     pub steps_recorded: u64,
     pub frames: u64,
+    pub flow_replays: u64,
+    /// Flows that were cancelled and left members to be acknowledged.
+    pub headers: u64,
+    /// Limits that were declared anew while work was in hand.
+    pub limit_changes: u64,
     /// Equal for equal logs.
     pub digest: u64,
 }
@@ -153,6 +158,9 @@ impl Report {
         self.bulks += other.bulks;
         self.steps_recorded += other.steps_recorded;
         self.frames += other.frames;
+        self.flow_replays += other.flow_replays;
+        self.headers += other.headers;
+        self.limit_changes += other.limit_changes;
         self.digest ^= other.digest;
     }
 
@@ -176,6 +184,8 @@ impl Report {
                 EventType::FlowExtended => self.extensions += 1,
                 EventType::WaitingChildren => self.waits_for_children += 1,
                 EventType::BulkStarted => self.bulks += 1,
+                EventType::FlowReplayed => self.flow_replays += 1,
+                EventType::LimitDeclared | EventType::LimitDeleted => self.limit_changes += 1,
                 _ => {}
             }
             let facts = [event.seq, event.version, event.lease_epoch, event.at.0.cast_unsigned()];
@@ -233,6 +243,7 @@ pub fn run(seed: u64, config: &Config) -> Result<Report, Violation> {
     let mut report = simulation.report;
     report.count_events(&tables);
     (report.operations, report.succeeded) = simulation.history.operations();
+    report.headers = simulation.history.cancelled_headers();
     Ok(report)
 }
 
@@ -359,9 +370,10 @@ impl Simulation {
     fn everything_has_ended(&self) -> bool {
         self.history.submissions_answered()
             && self.store.read(|tables| {
-                let cascade = |key: &AnyKey| key.spec == CascadeRow::SPEC;
+                // A backlog waits for acknowledgements, and ends long after everything else.
+                let goes_on = |row: &CascadeRow| row.key.kind.0 != CascadeKind::Backlog;
                 tables.executions.values().all(|row| row.is_finished())
-                    && !tables.records.keys().any(cascade)
+                    && !limits::records(tables).iter().any(goes_on)
                     && schedules::have_ended(tables)
             })
     }

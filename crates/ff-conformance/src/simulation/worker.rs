@@ -160,7 +160,7 @@ impl Simulation {
     /// Now and then a task says what it has used, more than it was expected to or less.
     fn report_usage(&mut self, index: usize) {
         let worker = &self.workers[index];
-        if self.declared.hard.is_none() || worker.tasks.is_empty() || self.rng.u32(0..4) > 0 {
+        if self.declared.budget.is_none() || worker.tasks.is_empty() || self.rng.u32(0..4) > 0 {
             return;
         }
         let task = &worker.tasks[self.rng.usize(0..worker.tasks.len())];

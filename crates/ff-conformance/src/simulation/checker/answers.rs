@@ -149,7 +149,12 @@ fn check_complete(evidence: &Evidence, handle: &Handle, result: &Arc<[u8]>) -> C
 
 fn check_cancel(evidence: &Evidence, key: ExecutionKey) -> Checked {
     let state = evidence.tables.executions.get(&key).map(|row| row.public_state);
-    if state != Some(PublicState::Cancelled) {
+    let events = evidence.events.get(&key).map(Vec::as_slice).unwrap_or_default();
+    // Somebody has asked for it again, with all that depends on it.
+    let again = |event: &&EventRow| {
+        event.event_type == EventType::Replayed && event.from == Some(PublicState::Cancelled)
+    };
+    if state != Some(PublicState::Cancelled) && !events.iter().any(again) {
         let what = format!("it was acknowledged as cancelled and is {state:?}");
         return Err(broken("I16 an acknowledged cancellation stays", key, what));
     }
@@ -243,7 +248,7 @@ fn check_counts(evidence: &Evidence) -> Checked {
     let done = |op: &&Op| op.acked.iter().any(|answer| matches!(answer, Answer::Done));
     for op in evidence.history.ops.iter().filter(done) {
         let effect = match op.verb {
-            Verb::Replay(key) => (key, EventType::Replayed),
+            Verb::Replay(key) | Verb::ReplayFlow(key) => (key, EventType::Replayed),
             Verb::ChangePriority(key, _) => (key, EventType::PriorityChanged),
             Verb::Reschedule(key, _) => (key, EventType::Rescheduled),
             _ => continue,

@@ -2,11 +2,16 @@
 //! headers in step with their members.
 
 use ff_core::contracts::{EdgeGroupState, EdgePolicy, EventType};
-use ff_core::rows::{CascadeRow, EdgeGroupKey, EdgeGroupRow, EventRow, FlowState, Record};
+use ff_core::rows::{
+    BacklogMemberRow, CascadeRow, EdgeGroupKey, EdgeGroupRow, EventRow, FlowState, Record,
+};
 use ff_core::state::PublicState;
 use ff_core::types::ExecutionKey;
+use uuid::Uuid;
 
 use super::super::flows::FlowPlan;
+use super::super::limits::records;
+use super::super::message::{Answer, Verb};
 use super::super::{Checked, broken};
 use super::Evidence;
 
@@ -18,11 +23,13 @@ pub(super) fn check(evidence: &Evidence) -> Checked {
         }
         for child in 0..plan.members.len() {
             check_order(evidence, plan, child)?;
+            check_reopened(evidence, plan, child)?;
             check_group(evidence, plan, child)?;
         }
         check_header(evidence, plan)?;
         check_cancelled(evidence, plan)?;
     }
+    check_headers(evidence)?;
     let cascade = |key: &&ff_core::rows::AnyKey| key.spec == CascadeRow::SPEC;
     match evidence.tables.records.keys().find(cascade) {
         Some(left) => {
@@ -49,7 +56,10 @@ fn wanted(policy: EdgePolicy, parents: usize) -> usize {
 fn check_order(evidence: &Evidence, plan: &FlowPlan, child: usize) -> Checked {
     let parents: Vec<usize> = plan.parents(child).collect();
     let key = plan.members[child];
-    let first = events(evidence, key).iter().find(|event| event.event_type == EventType::Claimed);
+    // One that was run again before it ever started is for the next check.
+    let starts = [EventType::Claimed, EventType::Replayed];
+    let first = events(evidence, key).iter().find(|event| starts.contains(&event.event_type));
+    let first = first.filter(|event| event.event_type == EventType::Claimed);
     let (Some(first), false) = (first, parents.is_empty()) else { return Ok(()) };
     let completed = |parent: &&usize| {
         let done =
@@ -63,6 +73,48 @@ fn check_order(evidence: &Evidence, plan: &FlowPlan, child: usize) -> Checked {
         return Err(broken("I20, I25 parents before children", key, what));
     }
     Ok(())
+}
+
+/// A member that was last let go by its parents, or run again behind them, found enough of them
+/// completed at that moment, whatever has become of them since.
+fn check_reopened(evidence: &Evidence, plan: &FlowPlan, child: usize) -> Checked {
+    let parents: Vec<usize> = plan.parents(child).collect();
+    let key = plan.members[child];
+    let log = events(evidence, key);
+    let last = log.iter().rposition(|event| event.event_type == EventType::Claimed);
+    let opened = log[..last.unwrap_or(0)].iter().enumerate().rev().find(|(at, event)| {
+        let moved = log[..*at].iter().rfind(|event| event.from != event.to);
+        let waited = moved.map(|event| event.event_type);
+        match event.event_type {
+            EventType::Unblocked => waited != Some(EventType::WaitingChildren),
+            EventType::Replayed => true,
+            _ => false,
+        }
+    });
+    let Some((_, opened)) = opened else { return Ok(()) };
+    // Whoever was chosen runs whatever its parents have said.
+    if opened.event_type == EventType::Replayed && !behind_another(opened, key) {
+        return Ok(());
+    }
+    let completed = |parent: &&usize| {
+        let before = |event: &&&EventRow| event.seq < opened.seq;
+        let known = events(evidence, plan.members[**parent]).iter().filter(before);
+        known.last().is_some_and(|event| event.to == Some(PublicState::Completed))
+    };
+    let done = parents.iter().filter(completed).count();
+    let needed = wanted(plan.policies[child], parents.len());
+    if done < needed {
+        let what = format!("{done} of {needed} parents were done at{}", super::line(opened));
+        return Err(broken("I20, I25 parents before children", key, what));
+    }
+    Ok(())
+}
+
+/// Whether it was run again because something that it depends on was.
+fn behind_another(event: &EventRow, key: ExecutionKey) -> bool {
+    let details = super::log::details(event);
+    let from = details["from"].as_str().and_then(|id| id.parse::<Uuid>().ok());
+    details["branch"] == "flow" && from.is_some_and(|from| from != key.id)
 }
 
 /// A group counts what its parents did, decides once, and its member did as it says.
@@ -106,8 +158,11 @@ fn check_group(evidence: &Evidence, plan: &FlowPlan, child: usize) -> Checked {
         EdgeGroupState::Impossible => own == PublicState::Skipped || cancelled,
         EdgeGroupState::Cancelled => matches!(own, PublicState::Cancelled | PublicState::Expired),
     };
-    // A member that was replayed may have ended otherwise than its group once said.
-    if !right && times(EventType::Replayed) == 0 {
+    // A member that was replayed may have ended otherwise than its group once said. In a flow that
+    // was, a group may have lost the parents that its member had when it ran.
+    let replayed =
+        times(EventType::Replayed) > 0 || happened(evidence, plan, EventType::FlowReplayed);
+    if !right && !replayed {
         let what = format!("its group is {:?} and it is {own:?}", row.state.0);
         return Err(broken("I22 skipped exactly if impossible", key, what));
     }
@@ -151,6 +206,34 @@ fn check_header(evidence: &Evidence, plan: &FlowPlan) -> Checked {
         return Err(broken("I23 flows end with their members", None, what));
     }
     Ok(())
+}
+
+fn happened(evidence: &Evidence, plan: &FlowPlan, kind: EventType) -> bool {
+    let mut log = evidence.tables.events.values();
+    log.any(|event| event.event_type == kind && event.flow_id == Some(plan.key.id))
+}
+
+/// Whom a cancelled header names has been cancelled with it, and its backlog does not last.
+fn check_headers(evidence: &Evidence) -> Checked {
+    for (op, answer) in evidence.history.answers() {
+        let (Verb::CancelHeader(flow), Answer::Cancelled(members)) = (&op.verb, answer) else {
+            continue;
+        };
+        let state = |key: &&ExecutionKey| evidence.tables.executions[*key].public_state;
+        let other = members.iter().find(|key| state(key) != PublicState::Cancelled);
+        if let Some(key) = other {
+            let what = format!("it was cancelled with flow {}", flow.id);
+            return Err(broken("I24 members are cancelled with their header", *key, what));
+        }
+    }
+    let left: Vec<BacklogMemberRow> = records(evidence.tables);
+    match left.first() {
+        Some(left) => {
+            let what = format!("everything has ended and this is left: {left:?}");
+            Err(broken("I46 no stuck work", None, what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// After the cancellation no member is handed out.

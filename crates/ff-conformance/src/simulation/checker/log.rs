@@ -328,12 +328,16 @@ fn is_legal(event: &EventRow) -> bool {
         EventType::Rescheduled => {
             matches!(from, Waiting | Delayed) && matches!(to, Waiting | Delayed)
         }
+        // With its flow, whatever has ended runs again, behind its parents.
+        EventType::Replayed if details(event)["branch"] == "flow" => {
+            from.is_finished() && matches!(to, Waiting | WaitingChildren)
+        }
         EventType::Replayed => matches!(from, Completed | Failed | Expired) && to == Waiting,
         _ => false,
     }
 }
 
-fn details(event: &EventRow) -> Value {
+pub(super) fn details(event: &EventRow) -> Value {
     let details = event.details.as_deref();
     details.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
 }
