@@ -74,7 +74,7 @@ impl Logs {
                 text(&**side, &comparable(own))
             });
             let (expected, answer) = (texts.next(), texts.next());
-            let what = format!("what the log says before step {step}");
+            let what = format!("what the log says after step {step}");
             pair.compare(&what, &expected.unwrap_or_default(), &answer.unwrap_or_default())?;
         }
         Ok(())

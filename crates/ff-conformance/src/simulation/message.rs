@@ -200,12 +200,6 @@ impl Verb {
         Some(match self.clone() {
             Self::Submit(key) => submit(history.plans.get(&key)?),
             Self::SubmitFlow(number) => history.flows[number].submit(),
-            Self::CancelFlow(flow, policy) => flows::cancel(flow, policy),
-            Self::CancelHeader(flow) => job(flows::cancel_header(flow), seen(flows::cancelled)),
-            Self::Acknowledge(flow, key) => job(flows::acknowledge(flow, key), done),
-            Self::ReplayFlow(execution) => {
-                job(ReplayFlow { execution, max_nodes: FLOW_REPLAY_NODES }, done)
-            }
             Self::Claim(wanted) => job(claim(wanted, rng), granted),
             Self::Renew(handles) => job(Renew { handles }, renewed),
             Self::Complete { handle, result } => {
@@ -259,6 +253,19 @@ impl Verb {
                 job(history.extensions[number].operation(&handle), seen(extensions::extended))
             }
             Self::WaitChildren(handle) => job(WaitChildren { handle }, extensions::waits),
+            _ => return self.wide_job(rng, entropy),
+        })
+    }
+
+    /// The same for what is not about one execution.
+    fn wide_job(&self, rng: &mut Rng, entropy: u64) -> Option<(Job, Waiting)> {
+        Some(match self.clone() {
+            Self::CancelFlow(flow, policy) => flows::cancel(flow, policy),
+            Self::CancelHeader(flow) => job(flows::cancel_header(flow), seen(flows::cancelled)),
+            Self::Acknowledge(flow, key) => job(flows::acknowledge(flow, key), done),
+            Self::ReplayFlow(execution) => {
+                job(ReplayFlow { execution, max_nodes: FLOW_REPLAY_NODES }, done)
+            }
             Self::StartBulk(args) => {
                 job(bulk::start(*args, Uuid::from_u128(rng.u128(..))), seen(bulk::started))
             }
@@ -268,7 +275,7 @@ impl Verb {
             Self::PutCap(None) => job(limits::drop_cap(), done),
             Self::PutBudget(args) => job(PutBudget { args: *args, flow: None }, done),
             Self::Sweep => job(Sweep { limit: 50, bulk_chunk: 4, entropy }, done),
-            Self::Read(_) => return None,
+            _ => return None,
         })
     }
 }

@@ -98,8 +98,8 @@ fn check_reopened(evidence: &Evidence, plan: &FlowPlan, child: usize) -> Checked
     }
     let completed = |parent: &&usize| {
         let before = |event: &&&EventRow| event.seq < opened.seq;
-        let known = events(evidence, plan.members[**parent]).iter().filter(before);
-        known.last().is_some_and(|event| event.to == Some(PublicState::Completed))
+        let mut known = events(evidence, plan.members[**parent]).iter().filter(before);
+        known.next_back().is_some_and(|event| event.to == Some(PublicState::Completed))
     };
     let done = parents.iter().filter(completed).count();
     let needed = wanted(plan.policies[child], parents.len());
