@@ -1,7 +1,8 @@
 //! Known bugs that the simulation must find, compiled in only with the feature `mutants`.
 //!
 //! A checker that has never failed proves nothing, so each classic bug of this field lives here
-//! as a switch, and the test command proves that the simulation finds every one of them.
+//! as a switch, and the test command proves that the simulation finds every one of them. The crash
+//! test finds those that can be seen from outside a process, when it is asked to.
 
 /// The bugs, named for what they break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +56,11 @@ impl Mutant {
 #[cfg(feature = "mutants")]
 mod switch {
     use std::cell::Cell;
+    use std::sync::OnceLock;
 
     use super::Mutant;
+
+    static EVERYWHERE: OnceLock<Mutant> = OnceLock::new();
 
     thread_local! {
         static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
@@ -68,12 +72,17 @@ mod switch {
         ACTIVE.set(mutant);
     }
 
+    /// Turns one bug on for all threads of this process, for as long as it lives.
+    pub fn activate_everywhere(mutant: Mutant) {
+        let _ = EVERYWHERE.set(mutant);
+    }
+
     pub fn set_node_clock_skew_ms(skew: i64) {
         NODE_CLOCK_SKEW_MS.set(skew);
     }
 
     pub(crate) fn active(mutant: Mutant) -> bool {
-        ACTIVE.get() == Some(mutant)
+        ACTIVE.get() == Some(mutant) || EVERYWHERE.get() == Some(&mutant)
     }
 
     pub(crate) fn node_clock_skew_ms() -> i64 {
@@ -95,5 +104,5 @@ mod switch {
 }
 
 #[cfg(feature = "mutants")]
-pub use switch::{activate, set_node_clock_skew_ms};
+pub use switch::{activate, activate_everywhere, set_node_clock_skew_ms};
 pub(crate) use switch::{active, node_clock_skew_ms};

@@ -44,6 +44,8 @@ fn main() -> ExitCode {
 }
 
 fn start() -> anyhow::Result<bool> {
+    #[cfg(feature = "mutants")]
+    build_a_bug_in()?;
     let mut words = std::env::args().skip(1);
     let command = words.next().context(USAGE)?;
     let options = Options::parse(words)?;
@@ -60,6 +62,17 @@ fn start() -> anyhow::Result<bool> {
         "child" => runtime.block_on(child(&options)).map(|()| true),
         other => bail!("there is no command {other:?}\n{USAGE}"),
     }
+}
+
+/// `FF_CHAOS_MUTANT` names a known bug, for this process and those that it starts.
+#[cfg(feature = "mutants")]
+fn build_a_bug_in() -> anyhow::Result<()> {
+    use ff_core::mutants::{Mutant, activate_everywhere};
+
+    let Ok(name) = std::env::var("FF_CHAOS_MUTANT") else { return Ok(()) };
+    let mutant = Mutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name);
+    activate_everywhere(mutant.with_context(|| format!("there is no mutant {name:?}"))?);
+    Ok(())
 }
 
 async fn child(options: &Options) -> anyhow::Result<()> {
