@@ -57,6 +57,10 @@ pub(crate) fn due(
     let mut more = walked.more;
     let filter = reach(&row);
     for (at, key) in &walked.keys {
+        // A sweep before this one in the batch was held up behind it.
+        if begun.is_some_and(|begun| (*at, key.id) <= begun) {
+            continue;
+        }
         // How this sweep has left it is seen by the next one.
         if sweeping.moved.contains(key) {
             reached = if mutants::active(Mutant::BulkTwice) { begun } else { before };
