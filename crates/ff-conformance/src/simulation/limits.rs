@@ -10,13 +10,13 @@ use ff_core::contracts::{
 use ff_core::operations::Operation;
 use ff_core::operations::limit::{DeleteLimit, PutBudget, PutQuota};
 use ff_core::rows::{
-    Account, AnyRow, ExecutionRow, LimitKey, LimitKind, LimitRow, LimitStateRow, LimitUsageRow,
-    LimitWaitRow, Record, Standing, limit_id,
+    Account, AnyRow, ExecutionRow, LimitKey, LimitKind, LimitStateRow, LimitUsageRow, LimitWaitRow,
+    Record, Standing, limit_id,
 };
-use ff_core::state::{LifecyclePhase, PublicState};
+use ff_core::state::LifecyclePhase;
 use ff_core::store::memory::Tables;
 use ff_core::store::{Batch, Job};
-use ff_core::types::{BudgetId, LaneId, Namespace, QuotaId, TimestampMs};
+use ff_core::types::{BudgetId, LaneId, Namespace, QuotaId};
 use tokio::sync::oneshot;
 
 use super::message::{Answer, NAMESPACE, Verb};
@@ -208,24 +208,6 @@ impl Simulation {
         }
         Ok(())
     }
-}
-
-/// Who waits for a limit that was given up before now.
-pub(super) fn waiting_for_nothing(tables: &Tables, now: TimestampMs) -> Vec<&ExecutionRow> {
-    let known: Vec<LimitKey> = records::<LimitRow>(tables).into_iter().map(|row| row.key).collect();
-    let gone = |state: &LimitStateRow| !known.contains(&LimitKey { id: state.limit });
-    let states = records::<LimitStateRow>(tables).into_iter().filter(gone);
-    let states: Vec<_> = states.map(|state| state.key.id).collect();
-    let mut log = tables.events.values().rev();
-    let given_up = log.find(|event| event.event_type == EventType::LimitDeleted);
-    if states.is_empty() || given_up.is_none_or(|event| event.at > now) {
-        return Vec::new();
-    }
-    let waits = |row: &&ExecutionRow| {
-        let limited = row.public_state == PublicState::RateLimited;
-        limited && row.limit_wait().is_some_and(|wait| states.contains(&wait.state))
-    };
-    tables.executions.values().filter(waits).collect()
 }
 
 /// What is in hand at one moment.

@@ -13,7 +13,7 @@ use ff_core::types::{ExecutionKey, TimestampMs};
 use super::bus::Event;
 use super::history::Actor;
 use super::message::{Answer, Seen, Verb, Waiting};
-use super::{Checked, Simulation, broken, limits};
+use super::{Checked, Simulation, broken};
 
 /// One server. All of them work on the same store.
 #[derive(Debug)]
@@ -58,10 +58,6 @@ pub(super) struct Overdue {
 /// be found after a sweep, but not after two that did not move the execution.
 fn overdue(tables: &Tables, now: TimestampMs) -> BTreeSet<Overdue> {
     let mut found = BTreeSet::new();
-    for row in limits::waiting_for_nothing(tables, now) {
-        let (execution, version) = (row.key, row.version);
-        found.insert(Overdue { execution, version, kind: TimerKind::Limit, at: TimestampMs(0) });
-    }
     for row in tables.executions.values().filter(|row| !row.is_finished()) {
         let (execution, version) = (row.key, row.version);
         let current = AttemptKey { execution, index: row.attempt_index };
