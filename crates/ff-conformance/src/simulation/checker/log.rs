@@ -30,6 +30,8 @@ struct Walk<'a> {
     retries: u32,
     reclaims: u32,
     endings: u32,
+    /// A header's cancellation has ended it and left its attempt alone.
+    by_header: bool,
 }
 
 pub(super) fn check(evidence: &Evidence, key: ExecutionKey, events: &[&EventRow]) -> Checked {
@@ -47,6 +49,7 @@ pub(super) fn check(evidence: &Evidence, key: ExecutionKey, events: &[&EventRow]
         retries: 0,
         reclaims: 0,
         endings: 0,
+        by_header: false,
     };
     events.iter().try_for_each(|event| walk.take(event))
 }
@@ -81,13 +84,16 @@ impl<'a> Walk<'a> {
             EventType::Cancelled if event.by.as_deref() == Some("lease_holder") => {
                 self.fenced(event)?;
             }
-            EventType::Cancelled | EventType::Skipped => self.ended_from_outside(event)?,
+            EventType::Cancelled | EventType::Skipped => {
+                self.by_header = event.by.as_deref() == Some(BY_HEADER);
+                self.ended_from_outside(event)?;
+            }
             // A limit has room for it.
             EventType::Ready if event.from == Some(PublicState::RateLimited) => {}
             EventType::Ready => self.became_ready(event)?,
             EventType::Replayed => {
                 (self.retries, self.reclaims, self.endings) = (0, 0, 0);
-                self.started = None;
+                (self.started, self.by_header) = (None, false);
             }
             EventType::LeaseRevoked if event.lease_epoch <= self.epoch => {
                 return Err(self.broken("I9 a revocation locks out", event, "the fence stayed"));
@@ -101,7 +107,9 @@ impl<'a> Walk<'a> {
     fn check_step(&mut self, event: &EventRow) -> Checked {
         let finished = self.state.is_some_and(PublicState::is_finished);
         let after_the_end = [EventType::Replayed, EventType::TagsChanged];
-        if finished && !after_the_end.contains(&event.event_type) {
+        // What a header's cancellation has left to its holder can still be taken away.
+        let left = self.by_header && event.event_type == EventType::LeaseRevoked;
+        if finished && !left && !after_the_end.contains(&event.event_type) {
             let invariant = match self.state {
                 Some(PublicState::Cancelled) => "I16 nothing follows a cancellation",
                 _ => "I12 an end is final",
@@ -166,9 +174,11 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Whoever held a lease must find it gone.
+    /// Whoever held a lease must find it gone. A header's cancellation leaves attempts alone: who
+    /// holds one finds the execution ended.
     fn ended_from_outside(&self, event: &EventRow) -> Checked {
-        if self.lease.is_some_and(|grant| grant.lease_epoch >= event.lease_epoch) {
+        let by_header = event.by.as_deref() == Some(BY_HEADER);
+        if !by_header && self.lease.is_some_and(|grant| grant.lease_epoch >= event.lease_epoch) {
             return Err(self.broken("I7 the fence moves", event, "the holder keeps its epoch"));
         }
         Ok(())
@@ -323,6 +333,7 @@ fn is_legal(event: &EventRow) -> bool {
         EventType::Unblocked => (from, to) == (WaitingChildren, Waiting),
         EventType::Skipped => (from, to) == (WaitingChildren, Skipped),
         EventType::Held => matches!(from, Waiting | RateLimited) && to == Waiting,
+        EventType::LeaseRevoked if from == Cancelled => to == Cancelled,
         EventType::LeaseExpired | EventType::LeaseRevoked => (from, to) == (Active, Waiting),
         EventType::PriorityChanged => (from, to) == (Waiting, Waiting),
         EventType::Rescheduled => {
@@ -336,6 +347,9 @@ fn is_legal(event: &EventRow) -> bool {
         _ => false,
     }
 }
+
+/// Who cancels the members of a header.
+pub(super) const BY_HEADER: &str = "cancel_flow_header";
 
 pub(super) fn details(event: &EventRow) -> Value {
     let details = event.details.as_deref();

@@ -6,6 +6,7 @@ use ff_core::types::ExecutionKey;
 
 use super::super::{Checked, broken};
 use super::Evidence;
+use super::log::BY_HEADER;
 
 pub(super) fn check(evidence: &Evidence) -> Checked {
     for row in evidence.tables.executions.values() {
@@ -57,10 +58,12 @@ fn check_execution(evidence: &Evidence, row: &ExecutionRow) -> Checked {
 fn check_attempts(evidence: &Evidence, row: &ExecutionRow) -> Checked {
     let of_row = |attempt: &&AttemptRow| attempt.key.execution == row.key;
     let attempts: Vec<_> = evidence.tables.attempts.values().filter(of_row).collect();
+    let by_header = row.cancelled_by.as_deref() == Some(BY_HEADER);
     for (expected, attempt) in (0..).zip(&attempts) {
         let whole = attempt.key.index == expected && expected <= row.attempt_index;
         let over = attempt.key.index == row.attempt_index || attempt.outcome.is_some();
-        if !whole || !over || attempt.is_leased() || attempt.lease_epoch > row.lease_epoch {
+        let leased = attempt.is_leased() && !by_header;
+        if !whole || !over || leased || attempt.lease_epoch > row.lease_epoch {
             let what = format!("attempt {expected} is wrong: {attempt:#?}");
             return Err(broken("I14 attempts have no holes and end", row.key, what));
         }
