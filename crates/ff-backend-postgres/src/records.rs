@@ -104,7 +104,7 @@ fn statement(
     let mut bound = Bound::default();
     parts.iter().for_each(|part| part.bind(&mut bound));
     let reads = parts.iter().map(|part| part.read(locking)).collect();
-    Ok((statements.records.get(reads, text), bound.finish()?))
+    Ok((statements.records.get(reads, |reads| text(reads)), bound.finish()?))
 }
 
 /// The rows of each part, each with the number of the scan that it belongs to, from 1, or 0.
@@ -317,7 +317,7 @@ fn in_order(spec: &Spec, order: Option<&Order>) -> Vec<Described> {
 
 /// Several reads in one statement, one after the other: the number of the read, that of the scan,
 /// and the columns of all tables, of which each row has those of its own.
-fn text(reads: &Vec<Read>) -> String {
+fn text(reads: &[Read]) -> String {
     if let [read] = reads[..] {
         return read.text(1);
     }
