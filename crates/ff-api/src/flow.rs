@@ -68,7 +68,7 @@ pub struct WaitChildrenRequest {
     pub handle: String,
 }
 
-/// What the first node of a fork is given instead of its own input, if anything.
+/// What the first node of a fork begins with instead of its own input and nothing done, if anything.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForkFlowRequest {
@@ -79,6 +79,9 @@ pub struct ForkFlowRequest {
     /// Any bytes, instead of `payload`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_base64: Option<String>,
+    /// It begins with the steps that the old node had recorded, up to this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_up_to: Option<String>,
 }
 
 impl ForkFlowRequest {

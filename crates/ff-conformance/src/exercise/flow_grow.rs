@@ -3,9 +3,10 @@
 use ff_core::backend::Handle;
 use ff_core::contracts::{
     EdgePolicy, EventType, ExtendFlowArgs, FailureClass, FlowEdge, FlowNode, FlowStatus,
-    ForkFlowArgs, OnSatisfied, ReplayFlowArgs, SubmitFlowResult, WaitChildrenResult,
+    ForkFlowArgs, OnSatisfied, RecordStepOutcome, ReplayFlowArgs, SubmitFlowResult,
+    WaitChildrenResult,
 };
-use ff_core::engine_backend::FlowOperations;
+use ff_core::engine_backend::{FlowOperations, StepOperations};
 use ff_core::state::PublicState;
 use ff_core::types::ExecutionId;
 
@@ -270,6 +271,7 @@ pub async fn fork(f: &Fixture) {
         execution_id: flow.node("b").clone(),
         flow_id: None,
         input_payload: Some(b"better".to_vec()),
+        steps_up_to: None,
         creator_identity: "me".into(),
     };
     let forked = f.backend.fork_flow(args.clone()).await.unwrap();
@@ -293,4 +295,35 @@ pub async fn fork(f: &Fixture) {
     f.backend.complete(&last.handle, None).await.unwrap();
     let ended = f.backend.describe_flow(&forked.flow_id()).await.unwrap().unwrap();
     assert_eq!(ended.status, FlowStatus::Completed);
+}
+
+pub async fn fork_with_steps(f: &Fixture) {
+    let flow = plant(f, graph("a>b")).await;
+    let a = take(f, &flow, "a").await;
+    for (name, result) in [("draw", 1), ("cut", 2), ("glue", 3)] {
+        f.backend.record_step(&a, name, vec![result]).await.unwrap();
+    }
+    f.backend.complete(&a, None).await.unwrap();
+    let args = |name: &str| ForkFlowArgs {
+        execution_id: flow.node("a").clone(),
+        flow_id: None,
+        input_payload: None,
+        steps_up_to: Some(name.to_owned()),
+        creator_identity: String::new(),
+    };
+    assert_eq!(code(&f.backend.fork_flow(args("paint")).await), "invalid_input");
+    complete_all(f).await;
+    let forked = f.backend.fork_flow(args("cut")).await.unwrap();
+    let again = f.claim().await;
+    assert_eq!(again.execution_id, forked.execution_ids()[0]);
+    let steps = again.steps.iter().map(|step| (&*step.name, &step.result[..], step.sequence));
+    assert_eq!(steps.collect::<Vec<_>>(), [("draw", &[1][..], 1), ("cut", &[2], 2)]);
+    let known = f.backend.record_step(&again.handle, "cut", vec![9]).await.unwrap();
+    assert!(matches!(known, RecordStepOutcome::Kept { sequence: 2, .. }), "{known:?}");
+    let next = f.backend.record_step(&again.handle, "glue", vec![9]).await.unwrap();
+    assert!(matches!(next, RecordStepOutcome::Recorded { sequence: 3, .. }), "{next:?}");
+    let old = f.backend.list_steps(flow.node("a"), 0, 10).await.unwrap();
+    assert_eq!(old.last().map(|step| step.result.to_vec()), Some(vec![3]), "it keeps its own");
+    f.backend.complete(&again.handle, None).await.unwrap();
+    assert_eq!(complete_all(f).await, 1);
 }

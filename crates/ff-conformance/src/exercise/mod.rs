@@ -153,7 +153,7 @@ fn of_flows() -> Vec<Exercise> {
         flow_grow {
             extend_with_nodes, extend_with_what_is_skipped_at_once, late_edges, extend_refusals,
             waits_for_children, nobody_waits_for_itself, replay_one, replay_skipped, replay_from,
-            fork,
+            fork, fork_with_steps,
         }
         flow_retention {
             with_their_members with retention::by_age_config,

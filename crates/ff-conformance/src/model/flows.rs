@@ -135,6 +135,7 @@ impl Sequence {
             execution_id: held.map_or_else(|| self.any_node(), |handle| handle.execution_id()),
             flow_id: Some(self.flow_at(at)),
             input_payload: self.some(60, |own| vec![4; own.rng().usize(..3)]),
+            steps_up_to: self.some(30, Sequence::step_name),
             creator_identity: self.some(50, |_| "model".into()).unwrap_or_default(),
         }
     }

@@ -64,9 +64,14 @@ impl StreamStep {
 }
 
 impl Sequence {
-    /// A call by somebody who holds, or once held, a lease. Few names, so that they meet.
+    /// Few names, so that they meet.
+    pub(super) fn step_name(&mut self) -> String {
+        format!("step-{}", self.rng.u32(..3))
+    }
+
+    /// A call by somebody who holds, or once held, a lease.
     pub(super) fn says(&mut self, handle: Handle) -> StreamStep {
-        let name = format!("step-{}", self.rng.u32(..3));
+        let name = self.step_name();
         match self.rng.u32(..6) {
             0..2 => StreamStep::RecordStep(handle, name, vec![5; self.rng.usize(..2)]),
             2 => StreamStep::SleepStep(handle, name, self.wait()),

@@ -185,6 +185,8 @@ pub struct ForkFlowArgs {
     pub flow_id: Option<FlowId>,
     /// What that node is given instead of its own input.
     pub input_payload: Option<Vec<u8>>,
+    /// It begins with the steps that the old one had recorded, up to this one; with none if absent.
+    pub steps_up_to: Option<String>,
     pub creator_identity: String,
 }
 

@@ -16,13 +16,14 @@ use crate::operations::execution::replay::block;
 use crate::operations::flow::cascade::{count_parent, tally};
 use crate::operations::flow::replay::outcome_of;
 use crate::operations::flow::{SubmitFlow, graph, rule};
+use crate::operations::step::{adopt, steps_up_to};
 use crate::rows::{
     Blob, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow, Endings, ExecutionRow, FlowKey, FlowRow,
-    FlowState, Word, raw_object, values, with_raw,
+    FlowState, StepRow, Word, raw_object, values, with_raw,
 };
 use crate::state::{AttemptState, BlockingReason, EligibilityState, LifecyclePhase, PublicState};
 use crate::store::{ListQuery, Query, Scan};
-use crate::types::{FlowId, Namespace, TimestampMs};
+use crate::types::{ExecutionKey, FlowId, Namespace, TimestampMs};
 
 /// An identity is drawn until it falls on the old flow's partition, so that the new flow can name
 /// parents that stay in the old one.
@@ -50,7 +51,25 @@ pub(super) async fn prepare(
         Some(id) => chosen(engine, old, &id)?,
         None => draw(engine, old.partition)?,
     };
-    part.fork(flow, new, &args)
+    let mut forked = part.fork(flow, new, &args)?;
+    if let Some(name) = &args.steps_up_to {
+        let steps = recorded_steps(engine, row.key, name).await?;
+        // The chosen node is the first of them.
+        forked.steps = adopt(&mut forked.nodes[0].row, &steps);
+    }
+    Ok(forked)
+}
+
+async fn recorded_steps(
+    engine: &Engine,
+    execution: ExecutionKey,
+    name: &str,
+) -> Result<Vec<StepRow>, EngineError> {
+    let scans = vec![super::step::steps_of(execution)];
+    let rows = engine.query(Query::Records { keys: Vec::new(), scans }).await?;
+    let steps = rows.records::<StepRow>().map_err(|error| engine.store_error(error))?;
+    let detail = || format!("the execution has recorded no step {name:?}");
+    steps_up_to(&steps, name).ok_or_else(|| EngineError::invalid(detail()))
 }
 
 fn chosen(engine: &Engine, old: FlowKey, id: &FlowId) -> Result<FlowKey, EngineError> {
@@ -154,7 +173,8 @@ impl Part {
         let mut groups: Vec<_> = groups.into_values().collect();
         groups.sort_by_key(|group| group.key.downstream);
         let fingerprint = new.id.simple().to_string().into();
-        Ok(SubmitFlow { flow, keyed: false, fingerprint, nodes, edges, groups })
+        let steps = Vec::new();
+        Ok(SubmitFlow { flow, keyed: false, fingerprint, nodes, edges, groups, steps })
     }
 
     /// A parent that is not run again counts as it ended.

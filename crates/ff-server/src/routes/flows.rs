@@ -185,6 +185,7 @@ async fn fork(call: Call<Nothing, ForkFlowRequest>) -> Answered<Answer<SubmitFlo
         execution_id: call.execution_id()?,
         flow_id: None,
         input_payload,
+        steps_up_to: call.body.steps_up_to.clone(),
         creator_identity: call.door.principal().name.clone(),
     };
     Ok(Answer::created(call.door.backend().fork_flow(args).await?))

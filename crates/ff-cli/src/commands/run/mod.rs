@@ -45,6 +45,9 @@ pub enum Run {
         /// What it is given instead of its own input: JSON, `@file` or `@-`.
         #[arg(short, long)]
         input: Option<String>,
+        /// The last of its recorded steps that need not be done again.
+        #[arg(long)]
+        steps_up_to: Option<String>,
     },
     /// Say something to an execution that waits for a signal of this name.
     Signal {
@@ -84,8 +87,9 @@ impl Run {
             Self::Cancel(cancel) => cancel.run(session).await,
             Self::Retry { execution_id } => operate::retry(session, &execution_id).await,
             Self::Replay { execution_id } => operate::replay(session, &execution_id).await,
-            Self::Fork { execution_id, input } => {
-                operate::fork(session, &execution_id, input.as_deref()).await
+            Self::Fork { execution_id, input, steps_up_to } => {
+                let (input, last) = (input.as_deref(), steps_up_to.as_deref());
+                operate::fork(session, &execution_id, input, last).await
             }
             Self::Signal { execution_id, name, input } => {
                 signal_by_name(session, &execution_id, &name, input.as_deref()).await

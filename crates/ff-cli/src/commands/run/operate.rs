@@ -75,8 +75,16 @@ pub async fn replay(session: &Session, id: &str) -> Result<(), Failure> {
     session.output.one(&answer)
 }
 
-pub async fn fork(session: &Session, id: &str, payload: Option<&str>) -> Result<(), Failure> {
+pub async fn fork(
+    session: &Session,
+    id: &str,
+    payload: Option<&str>,
+    steps_up_to: Option<&str>,
+) -> Result<(), Failure> {
     let mut body = json!({});
+    if let Some(name) = steps_up_to {
+        body["steps_up_to"] = name.into();
+    }
     if let Some(text) = payload {
         let value: Value = serde_json::from_str(&input(text)?)
             .map_err(|error| Failure::usage(error.to_string()))?;

@@ -223,7 +223,7 @@ impl Nodes {
         for at in waiting() {
             block(&mut nodes[at].row);
         }
-        SubmitFlow { flow, keyed, fingerprint, nodes, edges, groups }
+        SubmitFlow { flow, keyed, fingerprint, nodes, edges, groups, steps: Vec::new() }
     }
 }
 

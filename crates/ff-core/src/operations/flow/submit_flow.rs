@@ -10,7 +10,7 @@ use crate::engine_error::{ConflictKind, EngineError};
 use crate::operations::Operation;
 use crate::operations::execution::PreparedSubmission;
 use crate::operations::execution::submit::{Accepted, accept, needs_of};
-use crate::rows::{EdgeGroupRow, EdgeRow, FlowRow};
+use crate::rows::{EdgeGroupRow, EdgeRow, FlowRow, StepRow};
 use crate::store::{Change, Needs, World, Write};
 
 /// A graph that has been checked, as the rows that it would become.
@@ -25,6 +25,8 @@ pub struct SubmitFlow {
     pub nodes: Vec<PreparedSubmission>,
     pub edges: Vec<EdgeRow>,
     pub groups: Vec<EdgeGroupRow>,
+    /// Steps that nodes begin with.
+    pub steps: Vec<StepRow>,
 }
 
 impl Operation for SubmitFlow {
@@ -70,6 +72,9 @@ impl Operation for SubmitFlow {
         }
         for group in &self.groups {
             change.insert(group);
+        }
+        for step in &self.steps {
+            change.insert(step);
         }
         let flow = FlowRow { created_at: world.now, ..self.flow.clone() };
         let details = json!({

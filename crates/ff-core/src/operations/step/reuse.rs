@@ -1,7 +1,6 @@
 //! Steps that another execution has done and a fork need not do again.
 
 use crate::rows::{ExecutionRow, StepCount, StepKey, StepRow};
-use crate::store::Change;
 
 /// The steps up to a chosen one, that one included, in the order in which they were recorded;
 /// nothing if no step has that name.
@@ -12,19 +11,21 @@ pub fn steps_up_to(steps: &[StepRow], name: &str) -> Option<Vec<StepRow>> {
     Some(taken)
 }
 
-/// Gives a new execution the steps of another, as if it had recorded them itself.
-pub fn adopt(change: &mut Change, row: &mut ExecutionRow, steps: &[StepRow]) {
+/// The steps of another execution as a new one's own.
+pub fn adopt(row: &mut ExecutionRow, steps: &[StepRow]) -> Vec<StepRow> {
     let mut counted = StepCount::default();
+    let mut adopted = Vec::with_capacity(steps.len());
     for step in steps {
         counted.count += 1;
         counted.bytes += (step.key.name.len() + step.result.len()) as u64;
         let key = StepKey { execution: row.key, name: step.key.name.clone() };
         let (sequence, attempt_index) = (counted.count, row.attempt_index);
-        change.insert(&StepRow { key, sequence, attempt_index, ..step.clone() });
+        adopted.push(StepRow { key, sequence, attempt_index, ..step.clone() });
     }
     if counted.count > 0 {
         row.set_step_count(counted);
     }
+    adopted
 }
 
 #[cfg(test)]
