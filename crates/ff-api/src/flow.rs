@@ -68,7 +68,7 @@ pub struct WaitChildrenRequest {
     pub handle: String,
 }
 
-/// What the first node of a fork begins with instead of its own input and nothing done, if anything.
+/// What the first node of a fork begins with instead of its own input and nothing done, if any.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForkFlowRequest {
