@@ -1,5 +1,12 @@
 //! Flows, timers that go and what hangs on executions, of whatever tables, in one statement.
 
+use std::collections::BTreeSet;
+
+use ff_core::engine_error::StoreError;
+use ff_core::rows::spelling::Spelling;
+use ff_core::rows::{AnyRow, FlowKey, FlowRow, Spec, TimerKey, Value};
+use ff_core::store::{Change, Write};
+
 use crate::binding::Bound;
 use crate::columns::narrow;
 use crate::error::store_error;
@@ -7,10 +14,6 @@ use crate::sql::{self, FLOW, FLOW_KEY, Many, TIMER_KEY};
 use crate::together::{self, Shape};
 use crate::values::{bind_rows, columns};
 use crate::write::{Writing, column, deleted, inserted, ms, updated};
-use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{AnyRow, FlowKey, FlowRow, Spec, TimerKey, Value};
-use ff_core::store::{Change, Write};
 
 /// A part of a statement. Its text follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,7 +108,12 @@ impl Parts {
         let mut put = Self::default();
         put_flows(&mut put, &inserted(&change.flows), &updated(&change.flows));
         of_each_table(&change.records).for_each(|writes| put_records(&mut put, writes));
-        remove_timers(&mut put, &deleted(&change.timers));
+        // A timer that goes and comes again is put with the others, over itself.
+        let (new, changed) = (inserted(&change.timers), updated(&change.timers));
+        let kept: BTreeSet<TimerKey> = new.into_iter().chain(changed).map(|row| row.key).collect();
+        let mut gone = deleted(&change.timers);
+        gone.retain(|key| !kept.contains(key));
+        remove_timers(&mut put, &gone);
         put
     }
 }

@@ -11,7 +11,7 @@ use ff_core::rows::{
 };
 use ff_core::state::EligibilityState;
 use ff_core::store::{Change, Scan, Write};
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use uuid::Uuid;
 
 use crate::load::{Place, Places};
@@ -93,15 +93,15 @@ impl Graphs {
     }
 
     /// The flows that have come; those that have ended go.
-    fn learn_flows(&mut self, writes: &[Write<FlowRow>]) -> Vec<Uuid> {
-        let mut new = Vec::new();
+    fn learn_flows(&mut self, writes: &[Write<FlowRow>]) -> HashSet<Uuid> {
+        let mut new = HashSet::default();
         for write in writes {
             match write {
                 Write::Update(row) if !row.state.is_finished() => {}
                 Write::Insert(row) if !row.state.is_finished() => {
                     self.flows.insert(row.key.id, Graph::default());
                     self.order.push_back(row.key.id);
-                    new.push(row.key.id);
+                    new.insert(row.key.id);
                 }
                 Write::Insert(FlowRow { key, .. })
                 | Write::Update(FlowRow { key, .. })
@@ -111,11 +111,15 @@ impl Graphs {
         new
     }
 
-    fn learn_execution(&mut self, write: &Write<ExecutionRow>, places: &Places, new: &[Uuid]) {
+    fn learn_execution(
+        &mut self,
+        write: &Write<ExecutionRow>,
+        places: &Places,
+        new: &HashSet<Uuid>,
+    ) {
         let waiting = |row: &ExecutionRow| {
-            let place = places.get(&row.key.id).filter(|place| place.rowid > 0)?;
-            let row = ExecutionRow { rewritten: Rewritten::Nothing, ..row.clone() };
-            Some((row, *place)).filter(|(row, _)| waits(row))
+            let place = places.get(&row.key.id).filter(|place| place.rowid > 0 && waits(row))?;
+            Some((ExecutionRow { rewritten: Rewritten::Nothing, ..row.clone() }, *place))
         };
         match write {
             Write::Insert(row) => {
@@ -133,7 +137,7 @@ impl Graphs {
             }
             Write::Update(row) => {
                 if let Some(member) = self.members.get_mut(&row.key.id) {
-                    member.waiting = if waits(row) { waiting(row) } else { None };
+                    member.waiting = waiting(row);
                 }
             }
             Write::Delete(key) => {
@@ -144,7 +148,7 @@ impl Graphs {
         }
     }
 
-    fn learn_record(&mut self, write: &Write<AnyRow>, new: &[Uuid]) {
+    fn learn_record(&mut self, write: &Write<AnyRow>, new: &HashSet<Uuid>) {
         let (spec, key) = match write {
             Write::Insert(row) | Write::Update(row) => (row.spec, &row.values[..]),
             Write::Delete(key) => (key.spec, &key.values[..]),
