@@ -7,7 +7,7 @@ use ff_core::contracts::CancelFlowResult;
 use ff_core::types::{LaneId, WorkerId, WorkerInstanceId};
 use uuid::Uuid;
 
-use super::{Fixture, Seed};
+use super::{Fixture, Flow, Seed};
 
 impl Fixture {
     async fn claim(&self, lane: &str) -> Option<Handle> {
@@ -16,6 +16,13 @@ impl Fixture {
         let policy = ClaimPolicy::new(WorkerId::new("w1"), instance, 60_000, wait);
         let (lane, capabilities) = (LaneId::new(lane), CapabilitySet::default());
         self.backend.claim(&lane, &capabilities, policy).await.expect("claim")
+    }
+
+    async fn is_announced(&self, partition: i16, id: Uuid) -> bool {
+        let sql = "SELECT announced FROM ff_exec_core WHERE partition_key = $1 \
+                   AND execution_id = $2";
+        let query = sqlx::query_scalar(sql).bind(partition).bind(id);
+        query.fetch_one(&self.pool).await.expect("the execution")
     }
 
     async fn started_at(&self, partition: i16, id: Uuid) -> Option<i64> {
@@ -41,6 +48,23 @@ async fn cancel_flow_clears_member_attempt_outcome() {
     let f = Fixture::new().await;
     let flow = f.insert_flow("open", 1, &runnable("default")).await;
     f.insert_attempt(flow.partition, flow.members[0], 1, "retry").await;
+    cancelled_flow_has_no_outcome(&f, &flow).await;
+}
+
+/// An engine may find a row before whoever writes by hand comes to its attempt.
+#[tokio::test]
+async fn cancel_flow_clears_the_outcome_of_a_member_that_was_announced() {
+    let f = Fixture::new().await;
+    let flow = f.insert_flow("open", 1, &runnable("default")).await;
+    let member = flow.members[0];
+    while !f.is_announced(flow.partition, member).await {
+        tokio::task::yield_now().await;
+    }
+    f.insert_attempt(flow.partition, member, 1, "retry").await;
+    cancelled_flow_has_no_outcome(&f, &flow).await;
+}
+
+async fn cancelled_flow_has_no_outcome(f: &Fixture, flow: &Flow) {
     let policy = CancelFlowPolicy::CancelAll;
     let done = f.backend.cancel_flow(&flow.id, policy, CancelFlowWait::NoWait).await;
     let done = done.expect("cancel");

@@ -50,8 +50,15 @@ use crate::store::{Change, Write};
 use crate::types::TimestampMs;
 
 /// Tells of an execution that came into its table by another way than through the engine, with the
-/// event that it would have begun with.
-pub(crate) fn announce(change: &mut Change, row: &ExecutionRow, now: TimestampMs) {
+/// event that it would have begun with. Whoever wrote it may add an attempt at any time, so it does
+/// not count as one that was never leased: its first epoch is burnt.
+pub(crate) fn announce(
+    change: &mut Change,
+    row: &ExecutionRow,
+    after: &mut ExecutionRow,
+    now: TimestampMs,
+) {
+    after.lease_epoch = after.lease_epoch.max(1);
     let mut event = EventRow::about(row, EventType::Submitted, now);
     event.version = 1;
     change.events.push(event.by(Some(row.creator.clone()).filter(|creator| !creator.is_empty())));
@@ -67,7 +74,7 @@ pub(crate) fn transition(
     describe: impl FnOnce(EventRow) -> EventRow,
 ) {
     if before.version == 0 {
-        announce(change, before, now);
+        announce(change, before, &mut after, now);
     }
     after.version = before.version.max(1) + 1;
     after.rewritten = before.rewritten.max(after.rewriting(before));

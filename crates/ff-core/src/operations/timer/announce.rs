@@ -32,9 +32,9 @@ impl Operation for Announce {
         // Another operation of this batch may have announced it by moving it.
         let rows = world.unannounced.iter().filter_map(|key| world.execution(*key));
         for row in rows.filter(|row| row.version == 0) {
-            announce(&mut change, row, world.now);
             let mut after = row.clone();
             after.version = 1;
+            announce(&mut change, row, &mut after, world.now);
             if world.lanes.get(&row.lane).is_none() && lanes.insert(row.lane.clone()) {
                 change.lanes.push(Write::Insert(LaneRow::active(row.lane.clone())));
             }
