@@ -1,4 +1,4 @@
-//! What stands behind executions that are about to end, in two statements.
+//! What stands behind executions that are about to end, in two statements, where it is not held.
 //!
 //! The lock of the flow stands for its edges and groups. The members behind them are not locked:
 //! whoever writes one compares it with what was found here.
@@ -24,10 +24,25 @@ impl Loader<'_> {
         world: &mut World,
         needs: &Needs,
     ) -> Result<(), StoreError> {
-        let scans = behind::edges(world, needs);
-        if scans.is_empty() {
-            return Ok(());
+        let mut scans = behind::edges(world, needs);
+        let mut members = BTreeSet::new();
+        if !self.careful && !scans.is_empty() {
+            let (locked, unlocked) = (&self.flow_writers, &mut self.unlocked);
+            members.extend(self.young.bring(world, &mut scans, locked, unlocked));
         }
+        if !scans.is_empty() {
+            self.follow(world, scans, &mut members).await?;
+        }
+        self.members_behind(world, &members).await
+    }
+
+    /// Follows edges to the members behind them.
+    async fn follow(
+        &mut self,
+        world: &mut World,
+        scans: Vec<Scan>,
+        members: &mut BTreeSet<ExecutionKey>,
+    ) -> Result<(), StoreError> {
         // Before the first edge of an execution is nothing.
         let first = [Value::Uuid(Uuid::nil()), Value::Uuid(Uuid::nil())];
         let from = |scan: &Scan| {
@@ -43,7 +58,6 @@ impl Loader<'_> {
         bound.value(scans.iter().map(|scan| whole(scan.limit)).collect::<Vec<_>>());
         let query = sqlx::query_with(&EDGES, bound.finish()?);
         let mut found = vec![Vec::new(); scans.len()];
-        let mut members = BTreeSet::new();
         for cells in self.fetch(query).await? {
             let column = Column(&cells);
             let scan = column.int(0)?.unwrap_or_default() as usize - 1;
@@ -60,7 +74,7 @@ impl Loader<'_> {
             world.scans.insert(scan.clone(), scan.found(&edges));
             edges.into_iter().for_each(|edge| world.records.load(edge));
         }
-        self.members_behind(world, &members).await
+        Ok(())
     }
 
     async fn members_behind(

@@ -124,7 +124,7 @@ impl Rows {
 
 impl Unlocked {
     /// A row that is found twice is known as it was the first time.
-    pub fn find(&mut self, key: ExecutionKey, writer: &str) {
+    pub fn find(&mut self, key: ExecutionKey, writer: impl Into<Arc<str>>) {
         self.found.entry(key).or_insert_with(|| writer.into());
     }
 
@@ -159,11 +159,7 @@ fn going_on<'c>(
 ) -> Option<&'c AttemptRow> {
     let put_down = row.attempt_state == AttemptState::AttemptInterrupted;
     let key = AttemptKey { execution: row.key, index: row.attempt_index };
-    let key_of = |write: &Write<AttemptRow>| match write {
-        Write::Insert(row) | Write::Update(row) => row.key,
-        Write::Delete(key) => *key,
-    };
-    let Ok(at) = change.attempts.binary_search_by_key(&key, key_of) else {
+    let Ok(at) = change.attempts.binary_search_by_key(&key, Write::key) else {
         return unlocked.put_down.get(&row.key).filter(|attempt| put_down && attempt.key == key);
     };
     match &change.attempts[at] {

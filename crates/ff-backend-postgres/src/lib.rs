@@ -16,6 +16,7 @@ mod columns;
 mod config;
 mod error;
 mod flows;
+mod graphs;
 mod groups;
 mod hanging;
 mod held;
@@ -59,6 +60,7 @@ use alone::Turns;
 use claim::Outlines;
 use clock::Time;
 use error::store_error;
+use graphs::Young;
 use held::Held;
 use listen::Outbox;
 use sql::Writes;
@@ -82,6 +84,7 @@ pub(crate) struct PostgresStore {
     writes: Writes,
     outlines: Outlines,
     held: Held,
+    young: Young,
     turns: Turns,
     time: Time,
     bells: Arc<Bells>,
@@ -152,6 +155,7 @@ impl PostgresBackend {
             writes: Writes::default(),
             outlines: Outlines::default(),
             held: Held::default(),
+            young: Young::default(),
             turns: Turns::default(),
             time: options.clock.map_or_else(Time::database, Time::Given),
             bells: Arc::default(),

@@ -29,6 +29,7 @@ use uuid::Uuid;
 use crate::claim::Outlines;
 use crate::columns::{Column, LANE, narrow};
 use crate::error::store_error;
+use crate::graphs::{Writers, Young};
 use crate::held::{Held, Unlocked};
 use crate::query::DIALECT;
 use crate::statements::Statements;
@@ -41,8 +42,11 @@ pub(crate) struct Loader<'c> {
     pub outlines: &'c Outlines,
     pub held: &'c Held,
     pub unlocked: Unlocked,
+    pub young: &'c Young,
     /// The flows that this transaction has locked.
     pub locked_flows: HashSet<FlowKey>,
+    /// Who left them as they were found.
+    pub flow_writers: Writers,
     /// The number that sweepers of this database agree on.
     pub sweep_lock: i64,
     /// The last try met rows that should not be there.
@@ -226,8 +230,14 @@ impl Loader<'_> {
         let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
         let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
         for cells in self.fetch(sqlx::query(sql).bind(partitions).bind(ids)).await? {
+            let column = Column(&cells);
+            let mut reader = Reader::new(&column, self.words);
+            let row = reader.flow()?;
+            if let Some(writer) = reader.own_text()? {
+                self.flow_writers.insert(row.key.id, writer);
+            }
             // A claim may have looked at it before it was locked.
-            world.flows.reload(Reader::new(&Column(&cells), self.words).flow()?);
+            world.flows.reload(row);
         }
         Ok(())
     }

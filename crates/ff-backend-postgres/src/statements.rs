@@ -9,6 +9,7 @@ pub(crate) struct Statements {
     pub attempts: String,
     /// Each with its id and the transaction that wrote it before it.
     pub members: String,
+    /// Each with the transaction that wrote it behind it, if it is locked.
     pub flows: String,
     pub flows_locked: String,
     pub claim: String,
@@ -36,11 +37,13 @@ impl Default for Statements {
     fn default() -> Self {
         let execution = of_table("e", EXECUTION);
         let keys = "unnest($1::int2[], $2::uuid[]) AS k(partition_key, id)";
-        let flows = format!(
-            "SELECT {} FROM {keys} JOIN ff_flow_core AS f ON f.partition_key = k.partition_key \
-             AND f.flow_id = k.id",
-            of_table("f", FLOW)
-        );
+        let flows = |writer: &str, locked: &str| {
+            format!(
+                "SELECT {}, {writer} FROM {keys} JOIN ff_flow_core AS f \
+                 ON f.partition_key = k.partition_key AND f.flow_id = k.id {locked}",
+                of_table("f", FLOW)
+            )
+        };
         Self {
             executions: format!(
                 "SELECT {execution} FROM {keys} JOIN ff_exec_core AS e \
@@ -59,8 +62,11 @@ impl Default for Statements {
                  WHERE e.partition_key = $1 AND e.flow_id = $2 AND e.execution_id > $3 \
                  ORDER BY e.execution_id LIMIT $4"
             ),
-            flows_locked: format!("{flows} ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f"),
-            flows,
+            flows: flows("NULL", ""),
+            flows_locked: flows(
+                "f.xmin::text",
+                "ORDER BY f.partition_key, f.flow_id FOR UPDATE OF f",
+            ),
             claim: claim(true, false),
             claim_and_outline: claim(true, true),
             find: claim(false, false),

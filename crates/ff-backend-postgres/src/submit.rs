@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::PostgresStore;
 use crate::config::CLOCK;
 use crate::error::store_error;
+use crate::graphs::Writers;
 use crate::held::Unlocked;
 use crate::load::Loader;
 use crate::write::Writing;
@@ -72,7 +73,9 @@ async fn write(
         outlines: &store.outlines,
         held: &store.held,
         unlocked: Unlocked::default(),
+        young: &store.young,
         locked_flows: HashSet::new(),
+        flow_writers: Writers::default(),
         sweep_lock: identity.sweep_lock,
         careful: true,
         keeps: !store.pooled,

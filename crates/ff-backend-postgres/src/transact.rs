@@ -15,6 +15,7 @@ use crate::alone::Backend;
 use crate::columns::narrow;
 use crate::config::{BEGIN, BEGIN_ALONE};
 use crate::error::store_error;
+use crate::graphs::Writers;
 use crate::held::Unlocked;
 use crate::load::Loader;
 use crate::write::{Appended, Writing, is_together};
@@ -110,6 +111,9 @@ impl PostgresStore {
                 if let Err(StoreError::Conflict(_) | StoreError::Retry(_)) = &done {
                     self.turns.meet_somebody();
                 }
+                if let Ok((change, writer)) = &done {
+                    self.young.learn(change, &Writers::default(), writer.as_ref());
+                }
                 done.map(|done| (done, unlocked))
             }
             Err(error) => Err(error),
@@ -167,7 +171,9 @@ impl PostgresStore {
             outlines: &self.outlines,
             held: &self.held,
             unlocked: Unlocked::default(),
+            young: &self.young,
             locked_flows: HashSet::new(),
+            flow_writers: Writers::default(),
             sweep_lock: identity.sweep_lock,
             careful: writer.careful,
             keeps: !self.pooled,
@@ -203,6 +209,7 @@ impl PostgresStore {
             keeps: !self.pooled,
         };
         let appended = writing.write_and_append(&change, shard_of).await?;
+        self.young.learn(&change, &loader.flow_writers, appended.writer.as_ref());
         Ok(Prepared::Written(change, appended, loader.unlocked))
     }
 

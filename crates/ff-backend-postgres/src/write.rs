@@ -61,8 +61,9 @@ impl Writing<'_> {
         if log.touched.len() == 1 && change.log_floor.is_none() {
             return self.write_together(change, hanging, Some(&log), Shape::default()).await;
         }
-        self.write_together(change, hanging, None, Shape::default()).await?;
-        self.append(change, &log).await
+        let written = self.write_together(change, hanging, None, Shape::default()).await?;
+        let appended = self.append(change, &log).await?;
+        Ok(Appended { writer: appended.writer.or(written.writer), ..appended })
     }
 
     /// Everything in one statement that is a transaction of its own.

@@ -7,12 +7,11 @@
 use std::collections::VecDeque;
 
 use ff_core::rows::{AttemptKey, AttemptRow, Blob, ExecutionRow, FlowRow, Rewritten};
-use ff_core::store::{Change, World, Write};
+use ff_core::store::{Change, Graphs, World, Write};
 use ff_core::types::ExecutionKey;
 use foldhash::HashMap;
 use uuid::Uuid;
 
-use crate::graphs::Graphs;
 use crate::load::{Place, Places};
 
 const MOST_ROWS: usize = 16 * 1024;
@@ -28,7 +27,7 @@ pub(crate) struct Held {
     next: u64,
     /// Flows that have not ended.
     flows: HashMap<Uuid, FlowRow>,
-    pub graphs: Graphs,
+    pub graphs: Graphs<Place, ()>,
     /// What SQLite called the state of the database when these rows were true.
     data_version: i64,
 }
@@ -75,7 +74,8 @@ impl Held {
 
     /// Takes over what a transaction has committed.
     pub fn learn(&mut self, change: Change, places: &Places) {
-        self.graphs.learn(&change, places);
+        let place = |row: &ExecutionRow| places.get(&row.key.id).copied();
+        self.graphs.learn(&change, |row| place(row).filter(|place| place.rowid > 0));
         for write in change.flows {
             match write {
                 Write::Insert(row) | Write::Update(row) if !row.state.is_finished() => {
@@ -103,10 +103,10 @@ impl Held {
                 }
             };
             let current = AttemptKey { execution: row.key, index: row.attempt_index };
-            while let Some(other) = attempts.next_if(|write| key_of(write) < current) {
-                self.rows.remove(&key_of(&other).execution);
+            while let Some(other) = attempts.next_if(|write| write.key() < current) {
+                self.rows.remove(&other.key().execution);
             }
-            match attempts.next_if(|write| key_of(write) == current) {
+            match attempts.next_if(|write| write.key() == current) {
                 Some(Write::Insert(attempt) | Write::Update(attempt)) => {
                     self.keep(row, Some(attempt), places);
                 }
@@ -116,7 +116,7 @@ impl Held {
             }
         }
         for other in attempts {
-            self.rows.remove(&key_of(&other).execution);
+            self.rows.remove(&other.key().execution);
         }
     }
 
@@ -135,12 +135,5 @@ impl Held {
                 self.rows.remove(&oldest);
             }
         }
-    }
-}
-
-fn key_of(write: &Write<AttemptRow>) -> AttemptKey {
-    match write {
-        Write::Insert(row) | Write::Update(row) => row.key,
-        Write::Delete(key) => *key,
     }
 }

@@ -13,7 +13,6 @@ mod columns;
 mod config;
 mod error;
 mod flows;
-mod graphs;
 mod held;
 mod load;
 mod lock;

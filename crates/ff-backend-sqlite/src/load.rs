@@ -5,10 +5,10 @@ use std::sync::Arc;
 use ff_core::capability;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{
-    AnyKey, AttemptKey, AttemptRow, Blob, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
+    AttemptKey, AttemptRow, Blob, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow,
 };
 use ff_core::store::cells::{Reader, Words, readable};
-use ff_core::store::{ClaimScan, Claimable, MemberScan, Needs, Scan, World, behind};
+use ff_core::store::{ClaimScan, Claimable, MemberScan, Needs, World, behind};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use foldhash::HashMap;
 use rusqlite::{Connection, Row, params};
@@ -112,47 +112,19 @@ impl Loader<'_> {
         }
         let (mut groups, mut members) = (Vec::new(), Vec::new());
         let mut scans = behind::edges(world, needs);
-        scans.retain(|scan| !self.held_behind(world, scan, &mut groups, &mut members));
+        let (graphs, places) = (&self.held.graphs, &mut self.places);
+        scans.retain(|scan| {
+            let found = |key: ExecutionKey, place: &Place| {
+                places.insert(key.id, *place);
+            };
+            !graphs.bring(world, scan, found, &mut members)
+        });
         self.scans(world, &scans, |edge| groups.extend(behind::group(edge)))?;
         self.by_keys(world, &groups, |group| members.extend(behind::member(group)))?;
         let sql = [&self.statements.next, &self.statements.next_chunk];
         self.in_chunks(world, &members, sql, |loader, world, cells, keys| {
             loader.with_payload(world, cells, |key| keys.contains(&key)).map(drop)
         })
-    }
-
-    /// Takes what stands behind an execution from its graph, if that is held, and names what is
-    /// missing there.
-    fn held_behind(
-        &mut self,
-        world: &mut World,
-        scan: &Scan,
-        groups: &mut Vec<AnyKey>,
-        members: &mut Vec<ExecutionKey>,
-    ) -> bool {
-        let graphs = &self.held.graphs;
-        let Some(upstream) = graphs.upstream(scan) else { return false };
-        world.scans.insert(scan.clone(), scan.found(upstream.edges.iter().map(|(edge, _)| edge)));
-        for (edge, downstream) in &upstream.edges {
-            world.records.load(edge.clone());
-            let downstream = downstream.and_then(|id| graphs.member(id));
-            let Some((group, waiting)) =
-                downstream.and_then(|member| Some((member.group.as_ref()?, &member.waiting)))
-            else {
-                groups.extend(behind::group(edge));
-                continue;
-            };
-            world.records.load(group.clone());
-            let Some(key) = behind::member(group) else { continue };
-            match waiting {
-                Some((row, place)) if !world.executions.is_loaded(&key) => {
-                    self.places.insert(key.id, *place);
-                    world.executions.load(row.clone());
-                }
-                _ => members.push(key),
-            }
-        }
-        true
     }
 
     /// Reads executions that are not held by their ids, many at a time.

@@ -132,6 +132,13 @@ record! {
     index BY_DOWNSTREAM = ff_edge_downstream[partition_key, downstream_eid, flow_id, edge_id];
 }
 
+impl EdgeRow {
+    /// The member that depends on another by this edge; one that awaits it has no group.
+    pub fn dependent(&self) -> Option<Uuid> {
+        (self.kind.0 == EdgeKind::Depends).then_some(self.downstream)
+    }
+}
+
 record! {
     /// What the parents of a member have decided about it so far.
     pub struct EdgeGroupRow in "ff_edge_group" {

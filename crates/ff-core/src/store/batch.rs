@@ -11,6 +11,7 @@ use super::{Bells, Change, Needs, World, Write};
 use crate::engine_error::{EngineError, StoreError};
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
+use crate::operations::flow::drafts::touch_flows;
 use crate::operations::limit::settle;
 use crate::rows::ExecutionRow;
 use crate::types::{ExecutionKey, Namespace};
@@ -79,6 +80,7 @@ impl<O: Operation> Work for Pending<O> {
         let decide = AssertUnwindSafe(|| {
             let (reply, mut change) = self.operation.decide(world)?;
             settle::settle(world, &mut change);
+            touch_flows(world, &mut change);
             debug_assert!(guards_its_records(world, &change), "{}: {change:?}", O::NAME);
             Ok((reply, change))
         });
@@ -231,7 +233,7 @@ impl Batch {
 
 /// Whether the execution of each record that asks for it is written too.
 fn guards_its_records(world: &World, change: &Change) -> bool {
-    let written: HashSet<ExecutionKey> = change.executions.iter().map(key_of).collect();
+    let written: HashSet<ExecutionKey> = change.executions.iter().map(Write::key).collect();
     change.records.iter().all(|write| {
         let (spec, values) = match write {
             Write::Insert(row) | Write::Update(row) => (row.spec, &row.values[..]),
@@ -242,11 +244,4 @@ fn guards_its_records(world: &World, change: &Change) -> bool {
             written.contains(&owner) || row.is_none_or(ExecutionRow::is_finished)
         })
     })
-}
-
-fn key_of(write: &Write<ExecutionRow>) -> ExecutionKey {
-    match write {
-        Write::Insert(row) | Write::Update(row) => row.key,
-        Write::Delete(key) => *key,
-    }
 }

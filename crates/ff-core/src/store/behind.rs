@@ -3,7 +3,7 @@
 
 use super::{Needs, Scan, World};
 use crate::operations::flow::cascade;
-use crate::rows::{AnyKey, AnyRow, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow, FlowKey, Record};
+use crate::rows::{AnyKey, AnyRow, EdgeGroupKey, EdgeGroupRow, EdgeRow, FlowKey, Record};
 use crate::types::ExecutionKey;
 
 /// The flow whose members an execution stands before, unless it has ended.
@@ -28,8 +28,8 @@ pub fn edges(world: &World, needs: &Needs) -> Vec<Scan> {
 /// The group that an edge leads to, if there is one.
 pub fn group(edge: &AnyRow) -> Option<AnyKey> {
     let edge: EdgeRow = edge.decode().ok().flatten()?;
-    let key = EdgeGroupKey { flow: edge.key.flow, downstream: edge.downstream };
-    (edge.kind.0 == EdgeKind::Depends).then(|| EdgeGroupRow::erase_key(&key))
+    let downstream = edge.dependent()?;
+    Some(EdgeGroupRow::erase_key(&EdgeGroupKey { flow: edge.key.flow, downstream }))
 }
 
 /// The member of a group, as long as its parents have not decided about it.

@@ -17,6 +17,15 @@ pub enum Write<R: Row> {
     Delete(R::Key),
 }
 
+impl<R: Row> Write<R> {
+    pub fn key(&self) -> R::Key {
+        match self {
+            Self::Insert(row) | Self::Update(row) => row.key(),
+            Self::Delete(key) => key.clone(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Change {
     /// An execution that is deleted is forgotten with its attempts, bytes and events.
@@ -81,11 +90,11 @@ impl Records {
     fn push(&mut self, write: Write<AnyRow>) {
         if self.writes.len() == FEW {
             let mut places = HashMap::with_capacity(4 * FEW);
-            places.extend(self.writes.iter().map(key_of).zip(0..));
+            places.extend(self.writes.iter().map(Write::key).zip(0..));
             self.places = Some(places);
         }
         if let Some(places) = &mut self.places {
-            places.insert(key_of(&write), self.writes.len());
+            places.insert(write.key(), self.writes.len());
         }
         self.writes.push(write);
     }
@@ -102,13 +111,6 @@ impl Change {
 
     pub fn delete<R: Record>(&mut self, key: &R::Key) {
         self.records.push(Write::Delete(R::erase_key(key)));
-    }
-}
-
-fn key_of(write: &Write<AnyRow>) -> AnyKey {
-    match write {
-        Write::Insert(row) | Write::Update(row) => row.key(),
-        Write::Delete(key) => key.clone(),
     }
 }
 

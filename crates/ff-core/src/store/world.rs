@@ -187,7 +187,7 @@ impl World {
         self.flow_of(row).is_some_and(|flow| self.may_write(&flow.key))
     }
 
-    pub(super) fn may_write(&self, flow: &FlowKey) -> bool {
+    pub(crate) fn may_write(&self, flow: &FlowKey) -> bool {
         self.flows.is_loaded(flow) && !self.seen_flows.contains(flow)
     }
 

@@ -1,7 +1,9 @@
 //! Rows as an operation has left them so far. One operation may end many members of one flow, and
 //! each of them must see what the ones before it have counted.
 
-use crate::rows::{ExecutionRow, FlowKey, FlowRow, Record, Row};
+use crate::rows::{
+    AnyRow, EdgeGroupRow, EdgeRow, ExecutionRow, Field, FlowKey, FlowRow, Record, Row,
+};
 use crate::store::{Change, World, Write};
 use crate::types::ExecutionKey;
 
@@ -47,4 +49,31 @@ pub(super) fn put_flow(change: &mut Change, flow: FlowRow) {
         Some(row) => *row = flow,
         None => change.flows.push(Write::Update(flow)),
     }
+}
+
+/// Whoever writes a part of a graph writes its flow too: whoever holds the graph then sees by the
+/// flow that it is another one.
+pub(crate) fn touch_flows(world: &World, change: &mut Change) {
+    let (mut touched, mut last) = (Vec::new(), None);
+    for write in change.records.iter() {
+        let Some(key) = flow_of_part(write).filter(|key| last != Some(*key)) else { continue };
+        last = Some(key);
+        let flow = world.flows.get(&key).filter(|_| world.may_write(&key));
+        if let Some(flow) = flow
+            && draft(&change.flows, &key).is_none()
+            && draft(&touched, &key).is_none()
+        {
+            touched.push(Write::Update(flow.clone()));
+        }
+    }
+    change.flows.extend(touched);
+}
+
+fn flow_of_part(write: &Write<AnyRow>) -> Option<FlowKey> {
+    let (spec, key) = match write {
+        Write::Insert(row) | Write::Update(row) => (row.spec, &row.values[..]),
+        Write::Delete(key) => (key.spec, &key.values[..]),
+    };
+    let is_part = spec == EdgeRow::SPEC || spec == EdgeGroupRow::SPEC;
+    is_part.then(|| FlowKey::take(&mut key.iter()).ok()).flatten()
 }

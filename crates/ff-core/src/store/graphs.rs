@@ -1,20 +1,21 @@
-//! Graphs of young flows: what stands behind each member, as it was submitted and told since.
+//! Graphs of young flows, for a store that holds them: what stands behind each member, as it was
+//! submitted and told since.
 //!
-//! A flow is mostly run soon after it was submitted, through the same connection. Its edges, groups
-//! and members that wait are kept as they were committed, so that whoever ends need not read what
-//! stands behind. What is left out here, or let go, is read.
+//! A flow is mostly run soon after it was submitted, through the same process. Its edges, groups and
+//! members that wait are kept as they were written, so that whoever ends need not read what stands
+//! behind. What is left out here, or let go, is read.
 
 use std::collections::VecDeque;
 
-use ff_core::rows::{
-    AnyRow, Blob, EdgeGroupRow, EdgeKind, EdgeRow, ExecutionRow, FlowRow, Record, Rewritten, Value,
-};
-use ff_core::state::EligibilityState;
-use ff_core::store::{Change, Scan, Write};
 use foldhash::{HashMap, HashSet};
 use uuid::Uuid;
 
-use crate::load::{Place, Places};
+use super::{Change, Scan, World, Write, behind};
+use crate::rows::{
+    AnyRow, Blob, EdgeGroupRow, EdgeRow, ExecutionRow, FlowRow, Record, Rewritten, Value,
+};
+use crate::state::EligibilityState;
+use crate::types::ExecutionKey;
 
 /// So many members, edges and groups are kept in all; the oldest graphs make room.
 const MOST_ROWS: usize = 32 * 1024;
@@ -26,55 +27,119 @@ const MOST_BYTES: usize = 1024;
 /// Flows that have gone may stay in the order, so many and twice as many as there are.
 const GONE: usize = 1024;
 
-#[derive(Default)]
-pub(crate) struct Graphs {
-    members: HashMap<Uuid, Member>,
-    flows: HashMap<Uuid, Graph>,
+/// Each waiting member has with it where the store finds it, a `P`; each flow the name of what it
+/// is true for, a `V`.
+pub struct Graphs<P, V> {
+    members: HashMap<Uuid, Member<P>>,
+    flows: HashMap<Uuid, Graph<V>>,
     /// In the order in which they came; some may have gone.
     order: VecDeque<Uuid>,
     rows: usize,
 }
 
-#[derive(Default)]
-struct Graph {
+struct Graph<V> {
     members: Vec<Uuid>,
     rows: usize,
+    version: Option<V>,
 }
 
-pub(crate) struct Member {
+struct Member<P> {
     flow: Uuid,
     /// All edges that lead away from it, each with the member that depends on it.
-    pub edges: Vec<(AnyRow, Option<Uuid>)>,
+    edges: Vec<(AnyRow, Option<Uuid>)>,
     /// What its parents have decided so far.
-    pub group: Option<AnyRow>,
+    group: Option<AnyRow>,
     /// Itself, as long as it waits for them.
-    pub waiting: Option<(ExecutionRow, Place)>,
+    waiting: Option<(ExecutionRow, P)>,
 }
 
-impl Graphs {
+impl<P, V> Default for Graphs<P, V> {
+    fn default() -> Self {
+        Self {
+            members: HashMap::default(),
+            flows: HashMap::default(),
+            order: VecDeque::new(),
+            rows: 0,
+        }
+    }
+}
+
+impl<P, V> Graphs<P, V> {
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 
-    pub fn member(&self, id: Uuid) -> Option<&Member> {
-        self.members.get(&id)
+    /// What the graph of a flow is true for, once that was said.
+    pub fn version(&self, flow: &Uuid) -> Option<&V> {
+        self.flows.get(flow)?.version.as_ref()
     }
 
-    /// The member whose edges a scan would find, if it would find all of them.
-    pub fn upstream(&self, scan: &Scan) -> Option<&Member> {
+    pub fn set_version(&mut self, flow: &Uuid, version: V) {
+        if let Some(graph) = self.flows.get_mut(flow) {
+            graph.version = Some(version);
+        }
+    }
+
+    /// The flow of the member whose edges a scan would find, if they are held.
+    pub fn flow_of(&self, scan: &Scan) -> Option<Uuid> {
+        self.upstream(scan).map(|member| member.flow)
+    }
+
+    /// Only if the scan would find all of them.
+    fn upstream(&self, scan: &Scan) -> Option<&Member<P>> {
         let Some(Value::Uuid(upstream)) = scan.prefix.last() else { return None };
         let member = self.members.get(upstream).filter(|_| scan.after.is_empty())?;
         (member.edges.len() < scan.limit).then_some(member)
     }
 
-    /// Takes over what a transaction has committed.
-    pub fn learn(&mut self, change: &Change, places: &Places) {
+    /// Takes what stands behind an execution into the world, if it is held. Members that wait are
+    /// handed to whoever takes note of their places; those that are not here are named.
+    pub fn bring(
+        &self,
+        world: &mut World,
+        scan: &Scan,
+        mut found: impl FnMut(ExecutionKey, &P),
+        missing: &mut Vec<ExecutionKey>,
+    ) -> bool {
+        let Some(upstream) = self.upstream(scan) else { return false };
+        let behind = |downstream: &Option<Uuid>| match downstream {
+            Some(id) => self.members.get(id).and_then(|member| member.group.as_ref()).is_some(),
+            None => true,
+        };
+        if !upstream.edges.iter().all(|(_, downstream)| behind(downstream)) {
+            return false;
+        }
+        world.scans.insert(scan.clone(), scan.found(upstream.edges.iter().map(|(edge, _)| edge)));
+        for (edge, downstream) in &upstream.edges {
+            world.records.load(edge.clone());
+            let downstream = downstream.and_then(|id| self.members.get(&id));
+            let Some(Member { group: Some(group), waiting, .. }) = downstream else { continue };
+            world.records.load(group.clone());
+            let Some(key) = behind::member(group) else { continue };
+            match waiting {
+                _ if world.executions.is_loaded(&key) => {}
+                Some((row, place)) => {
+                    found(key, place);
+                    world.executions.load(row.clone());
+                }
+                None => missing.push(key),
+            }
+        }
+        true
+    }
+
+    /// Takes over what a transaction has written, and where it says that its members are.
+    pub fn learn(&mut self, change: &Change, place: impl Fn(&ExecutionRow) -> Option<P>) {
         let new = self.learn_flows(&change.flows);
         if self.flows.is_empty() {
             return;
         }
         for write in &change.executions {
-            self.learn_execution(write, places, &new);
+            self.learn_execution(write, &place, &new);
         }
         for write in change.records.iter() {
             self.learn_record(write, &new);
@@ -99,7 +164,8 @@ impl Graphs {
             match write {
                 Write::Update(row) if !row.state.is_finished() => {}
                 Write::Insert(row) if !row.state.is_finished() => {
-                    self.flows.insert(row.key.id, Graph::default());
+                    let (members, version) = (Vec::new(), None);
+                    self.flows.insert(row.key.id, Graph { members, rows: 0, version });
                     self.order.push_back(row.key.id);
                     new.insert(row.key.id);
                 }
@@ -114,12 +180,12 @@ impl Graphs {
     fn learn_execution(
         &mut self,
         write: &Write<ExecutionRow>,
-        places: &Places,
+        place: impl Fn(&ExecutionRow) -> Option<P>,
         new: &HashSet<Uuid>,
     ) {
         let waiting = |row: &ExecutionRow| {
-            let place = places.get(&row.key.id).filter(|place| place.rowid > 0 && waits(row))?;
-            Some((ExecutionRow { rewritten: Rewritten::Nothing, ..row.clone() }, *place))
+            let place = waits(row).then(|| place(row)).flatten()?;
+            Some((ExecutionRow { rewritten: Rewritten::Nothing, ..row.clone() }, place))
         };
         match write {
             Write::Insert(row) => {
@@ -171,9 +237,8 @@ impl Graphs {
 
     fn add_edge(&mut self, row: &AnyRow) -> Option<()> {
         let edge: EdgeRow = row.decode().ok().flatten()?;
-        let depends = edge.kind.0 == EdgeKind::Depends;
         let member = self.members.get_mut(&edge.upstream)?;
-        member.edges.push((row.clone(), Some(edge.downstream).filter(|_| depends)));
+        member.edges.push((row.clone(), edge.dependent()));
         Some(())
     }
 
@@ -194,7 +259,7 @@ impl Graphs {
         }
     }
 
-    fn drop_flow(&mut self, flow: Uuid) {
+    pub fn drop_flow(&mut self, flow: Uuid) {
         let Some(graph) = self.flows.remove(&flow) else { return };
         self.rows -= graph.rows;
         for member in graph.members {
