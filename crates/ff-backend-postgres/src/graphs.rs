@@ -2,9 +2,10 @@
 //!
 //! The lock of a flow stands for its edges and groups, and whoever writes one of these writes the
 //! flow too. So a graph is true for the flow as one transaction has left it, and whoever has locked
-//! the flow sees which one that was. A graph is learned before the commit: if that fails, nobody
-//! will ever find the flow like this. Its members are compared when they are written, like all rows
-//! that were not locked.
+//! the flow sees which one that was. A graph is learned before the commit, because whoever waits for
+//! the lock goes on right behind it; if the commit fails, all graphs are forgotten. So they are when
+//! a connection is made: a server that has crashed gives the numbers of transactions that it has
+//! lost to others. Members are compared when they are written, like all rows that were not locked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +25,10 @@ pub(crate) struct Young(Mutex<Graphs<Arc<str>, Arc<str>>>);
 impl Young {
     fn graphs(&self) -> MutexGuard<'_, Graphs<Arc<str>, Arc<str>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn forget(&self) {
+        self.graphs().forget();
     }
 
     /// Takes what stands behind executions into the world where the flow is still as it was left,
@@ -68,5 +73,41 @@ impl Young {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ff_core::rows::{Endings, FlowKey, FlowRow, FlowState};
+    use ff_core::types::TimestampMs;
+
+    use super::*;
+
+    fn flow(key: FlowKey) -> FlowRow {
+        FlowRow {
+            key,
+            namespace: "default".into(),
+            kind: "".into(),
+            graph_revision: 0,
+            state: FlowState::Open,
+            created_at: TimestampMs(1),
+            terminal_at: None,
+            nodes: 1,
+            edges: 0,
+            ended: Endings::default(),
+            raw_fields: "{}".into(),
+        }
+    }
+
+    /// A server that has crashed may call another transaction by the number that was lost.
+    #[test]
+    fn what_was_learned_before_a_commit_that_failed_is_forgotten() {
+        let young = Young::default();
+        let key = FlowKey { partition: 0, id: Uuid::from_u128(1) };
+        let change = Change { flows: vec![Write::Insert(flow(key))], ..Change::default() };
+        young.learn(&change, &Writers::default(), Some(&"1000".into()));
+        assert_eq!(young.graphs().version(&key.id).map(|writer| &**writer), Some("1000"));
+        young.forget();
+        assert_eq!(young.graphs().version(&key.id), None);
     }
 }

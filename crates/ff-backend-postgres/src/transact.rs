@@ -132,7 +132,11 @@ impl PostgresStore {
         appended: Appended,
         shards: u16,
     ) -> Result<(Change, Option<Arc<str>>), StoreError> {
-        match self.commit(&mut writer.connection).await {
+        let committed = self.commit(&mut writer.connection).await;
+        if committed.is_err() {
+            self.young.forget();
+        }
+        match committed {
             Err(StoreError::Unknown(why)) => {
                 let first = appended.places.first().and_then(|(shard, base)| {
                     let of_shard = |event: &&EventRow| {
@@ -326,6 +330,7 @@ impl PostgresStore {
             StoreError::Failed(why) => StoreError::Unavailable(why),
             other => other,
         })?;
+        self.young.forget();
         if !self.pooled {
             let set = connection.execute(crate::config::SESSION).await;
             set.map_err(|error| store_error(&error))?;
