@@ -7,8 +7,8 @@ use std::time::Duration;
 use ff_core::backend::Handle;
 use ff_core::contracts::{
     Amounts, ApproveBudgetArgs, BreachAction, BudgetScope, BudgetSnapshot, DimensionLimits,
-    EventType, FailureClass, PutBudgetArgs, ReportUsageArgs, Submission, SubmitOutcome,
-    UsageOutcome,
+    EventType, FailureClass, PutBudgetArgs, PutQuotaArgs, ReportUsageArgs, Submission,
+    SubmitOutcome, UsageOutcome,
 };
 use ff_core::engine_backend::{EngineBackend, LimitOperations, Namespaced};
 use ff_core::policy::ExecutionPolicy;
@@ -16,19 +16,20 @@ use ff_core::state::PublicState;
 use ff_core::types::{BudgetId, FlowId, LaneId, Namespace};
 
 use super::flow_graph::{claim_all, complete_all, graph, plant, states};
+use super::quota::quota;
 use super::{Fixture, LANE, LEASE_MS, claim_args, code, failure, item, retries};
 
-const HOUR_MS: u64 = 60 * 60 * 1000;
+pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
 
-fn namespace() -> Namespace {
+pub(super) fn namespace() -> Namespace {
     Namespace::new("default")
 }
 
-fn id() -> BudgetId {
+pub(super) fn id() -> BudgetId {
     BudgetId::new("tokens-per-day")
 }
 
-fn tokens(amount: u64) -> Amounts {
+pub(super) fn tokens(amount: u64) -> Amounts {
     BTreeMap::from([("tokens".to_owned(), amount)])
 }
 
@@ -43,7 +44,7 @@ pub(super) fn budget(hard: u64, estimate: u64) -> PutBudgetArgs {
     }
 }
 
-fn charged(policy: ExecutionPolicy) -> Submission {
+pub(super) fn charged(policy: ExecutionPolicy) -> Submission {
     item().policy(ExecutionPolicy { budget_ids: vec![id().0], ..policy })
 }
 
@@ -51,11 +52,11 @@ pub(super) fn charged_item() -> Submission {
     charged(ExecutionPolicy::default())
 }
 
-async fn standing(f: &Fixture) -> BudgetSnapshot {
+pub(super) async fn standing(f: &Fixture) -> BudgetSnapshot {
     f.backend.get_budget(&namespace(), &id()).await.unwrap()
 }
 
-async fn books(f: &Fixture) -> (u64, u64) {
+pub(super) async fn books(f: &Fixture) -> (u64, u64) {
     let tokens = standing(f).await.dimensions["tokens"];
     if let Some(hard) = tokens.hard {
         assert!(tokens.used + tokens.reserved <= hard, "{tokens:?}");
@@ -63,7 +64,12 @@ async fn books(f: &Fixture) -> (u64, u64) {
     (tokens.used, tokens.reserved)
 }
 
-async fn report(f: &Fixture, handle: &Handle, amount: u64, key: Option<&str>) -> UsageOutcome {
+pub(super) async fn report(
+    f: &Fixture,
+    handle: &Handle,
+    amount: u64,
+    key: Option<&str>,
+) -> UsageOutcome {
     let dedup_key = key.map(ToOwned::to_owned);
     let args = ReportUsageArgs { budget_id: id(), amounts: tokens(amount), dedup_key };
     f.backend.report_usage(handle, args).await.unwrap()
@@ -301,6 +307,15 @@ pub async fn bounded_number(f: &Fixture) {
     put(7).await.unwrap();
     f.backend.delete_budget(&namespace(), &BudgetId::new("budget-7")).await.unwrap();
     put(256).await.unwrap();
+    // Quotas over all lanes are among them, and so is one that is to be over all lanes from now on.
+    let everywhere = PutQuotaArgs { lane_id: None, ..quota("one") };
+    assert_eq!(code(&f.backend.put_quota(everywhere.clone()).await), "invalid_input");
+    f.backend.put_quota(quota("one")).await.unwrap();
+    assert_eq!(code(&f.backend.put_quota(everywhere.clone()).await), "invalid_input");
+    f.backend.delete_budget(&namespace(), &BudgetId::new("budget-8")).await.unwrap();
+    f.backend.put_quota(everywhere.clone()).await.unwrap();
+    f.backend.put_quota(everywhere).await.unwrap();
+    assert_eq!(code(&put(257).await), "invalid_input");
 }
 
 pub async fn pending_is_cancelled(f: &Fixture) {

@@ -33,6 +33,7 @@ impl Operation for PutQuota {
         let args = &self.args;
         let namespace: Arc<str> = args.namespace.as_str().into();
         let known = world.record::<LimitRow>(&self.key());
+        gate::check_room(world, known.as_ref(), &self.lane())?;
         let row = LimitRow {
             key: self.key(),
             kind: Word(LimitKind::Quota),
