@@ -39,10 +39,10 @@ pub(super) async fn check(f: &Fixture) {
 }
 
 /// Writes rows as nobody should.
-struct ByHand {
-    flows: Vec<FlowRow>,
-    change: Change,
-    keys: Vec<AnyKey>,
+pub(super) struct ByHand {
+    pub flows: Vec<FlowRow>,
+    pub change: Change,
+    pub keys: Vec<AnyKey>,
 }
 
 impl Operation for ByHand {

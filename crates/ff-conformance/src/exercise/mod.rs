@@ -2,6 +2,7 @@
 //! until the exercise moves it, so nothing here sleeps and nothing depends on the host's speed.
 
 mod budget;
+mod budget_room;
 mod bulk;
 mod bytes;
 mod claim;
@@ -125,12 +126,16 @@ fn budgets_and_quotas() -> Vec<Exercise> {
         quota {
             window_edges, rate_limited_work_says_so, every_ending_gives_back, never_above_the_cap,
             blocked_work_is_in_nobodys_way, waiting_claims_hear_of_room, declared_anew,
-            over_all_lanes, fair_shares, refusals, deleted_quotas_let_go,
+            over_all_lanes, fair_shares, refusals, deleted_quotas_let_go, raised_for_many_keys,
+            fair_twice, everybody_is_called_back,
         }
         budget {
             never_overspent, settled_and_refunded, reports, periods, refunds_wake,
             suspended_for_approval, pending_is_cancelled, scopes, own_estimates, refusals,
             namespaces, over_a_flow, deleted_budgets_let_go, raised_by_its_owner, bounded_number,
+        }
+        budget_room {
+            what_fits_is_woken, far_behind, held_over_a_period,
         }
     }
 }

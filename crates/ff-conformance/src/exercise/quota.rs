@@ -7,10 +7,16 @@ use ff_core::contracts::{
     ClaimArgs, ClaimedExecution, EventType, FailureClass, PutQuotaArgs, QuotaKey, QuotaUsage,
     RateLimit, Submission,
 };
-use ff_core::engine_backend::{LimitOperations, SuspensionOperations};
+use ff_core::engine_backend::{CounterOperations, LimitOperations, SuspensionOperations};
+use ff_core::rows::{
+    LimitKind, LimitStateRow, LimitWaitKey, LimitWaitRow, Permits, Record, Standing, limit_id,
+    quota_state_id,
+};
 use ff_core::state::PublicState;
+use ff_core::store::{Change, Query, Scan};
 use ff_core::types::{LaneId, Namespace, QuotaId};
 
+use super::counter::ByHand;
 use super::waits::{gate, put};
 use super::{Fixture, LANE, LEASE_MS, claim_args, claim_from, code, failure, item, retries};
 
@@ -310,4 +316,105 @@ pub async fn deleted_quotas_let_go(f: &Fixture) {
     f.claim().await;
     assert!(f.try_claim().await.is_none());
     assert_eq!(in_use(f, "cap").await, 1);
+}
+
+/// Everything that can be handed out at this moment.
+async fn claim_everything(f: &Fixture) -> Vec<ClaimedExecution> {
+    let mut held = Vec::new();
+    loop {
+        let args = ClaimArgs { max: 200, ..claim_args() };
+        let claimed = f.backend.claim_many(args).await.unwrap();
+        if claimed.is_empty() {
+            return held;
+        }
+        held.extend(claimed);
+    }
+}
+
+/// Each of many keys hears of a raised cap, though all of them have more work than it lets through;
+/// and then there is nothing left to look at.
+pub async fn raised_for_many_keys(f: &Fixture) {
+    const KEYS: usize = 260;
+    let key = QuotaKey::Tag("tenant.name".into());
+    let capped = |cap| PutQuotaArgs { key: key.clone(), ..concurrency(cap) };
+    f.backend.put_quota(capped(1)).await.unwrap();
+    let names = (0..4 * KEYS).map(|at| format!("tenant-{}", at % KEYS));
+    f.backend.submit(names.map(|name| tenant(&name)).collect()).await.unwrap();
+    assert_eq!(claim_everything(f).await.len(), KEYS);
+    // Declared anew while the keys are gone over, it begins again with the first.
+    for cap in [1, 2] {
+        f.backend.put_quota(capped(cap)).await.unwrap();
+        f.advance(0).await;
+    }
+    let mut claimed = 0;
+    for _ in 0..4 {
+        claimed += claim_everything(f).await.len();
+        f.advance(1).await;
+    }
+    assert_eq!(claimed, KEYS);
+    for _ in 0..20 {
+        f.clock.advance(Duration::from_millis(1));
+        assert_eq!(f.backend.engine().sweep().await.unwrap(), 0, "it is looked at again and again");
+    }
+}
+
+/// Two quotas that let keys take turns put an execution aside once.
+pub async fn fair_twice(f: &Fixture) {
+    let key = QuotaKey::Tag("tenant.name".into());
+    let turns = PutQuotaArgs { key, fair: true, ..quota("turns") };
+    let everywhere = PutQuotaArgs { lane_id: None, quota_id: QuotaId::new("all"), ..turns.clone() };
+    f.backend.put_quota(turns).await.unwrap();
+    f.backend.put_quota(everywhere).await.unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..150 {
+        ids.push(f.submit(tenant("busy")).await);
+    }
+    for _ in 0..4 {
+        f.claim().await;
+    }
+    let mut waiting = 0;
+    for id in &ids {
+        waiting += usize::from(f.state(id).await == PublicState::RateLimited);
+        let versions: Vec<_> = f.history(id).await.iter().map(|event| event.version).collect();
+        let expected: Vec<_> = (1..=versions.len() as u64).collect();
+        assert_eq!(versions, expected, "{:?}", f.events(id).await);
+    }
+    assert!(waiting > 0, "a claim cannot see all of them");
+    assert_eq!(waits(f).await, waiting);
+}
+
+async fn waits(f: &Fixture) -> usize {
+    let scans = vec![Scan::of::<LimitWaitRow>(Vec::new())];
+    let query = Query::Records { keys: Vec::new(), scans };
+    f.backend.engine().query(query).await.unwrap().records::<LimitWaitRow>().unwrap().len()
+}
+
+/// Of more keys than one claim looks at, each has its work called back, though none runs dry. Each
+/// is planted with more waits than there are, so that it goes on waiting once it was looked at.
+pub async fn everybody_is_called_back(f: &Fixture) {
+    let args = PutQuotaArgs { key: QuotaKey::Kind, fair: true, ..quota("turns") };
+    f.backend.put_quota(args).await.unwrap();
+    let limit = limit_id(LimitKind::Quota, "", "turns");
+    let (mut change, mut keys) = (Change::default(), Vec::new());
+    for at in 0..600 {
+        let value = format!("kind-{at}");
+        let state = quota_state_id(limit, &value);
+        let standing = Standing::Quota(Permits::default());
+        let mut row = LimitStateRow::new(state, limit, value.into(), standing);
+        row.set_waiting(1_000);
+        let execution = super::new_id().key();
+        let key = LimitWaitKey { state, rank: 0, execution, ticket: 1 };
+        let wait = LimitWaitRow { key, since: f.now() };
+        keys.extend([LimitStateRow::erase_key(&row.key), LimitWaitRow::erase_key(&wait.key)]);
+        change.insert(&row);
+        change.insert(&wait);
+    }
+    let by_hand = ByHand { flows: Vec::new(), change, keys };
+    f.backend.engine().run(None, by_hand).await.unwrap();
+    for _ in 0..5 {
+        f.start(item()).await;
+        f.advance(1).await;
+    }
+    assert_eq!(waits(f).await, 0, "some were never looked at");
+    f.backend.recount_limits(true).await.unwrap();
 }

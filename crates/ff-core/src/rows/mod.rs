@@ -33,8 +33,8 @@ pub use idempotency::{IdempotencyKey, IdempotencyRow};
 pub use lane::LaneRow;
 pub use limit::{
     Account, Dimensions, End, Holds, LimitKey, LimitKind, LimitRow, LimitStateKey, LimitStateRow,
-    LimitUsageKey, LimitUsageRow, LimitWait, LimitWaitKey, LimitWaitRow, Permits, Rule, Share,
-    Short, Standing, Window, limit_id, quota_state_id,
+    LimitUsageKey, LimitUsageRow, LimitWait, LimitWaitKey, LimitWaitRow, Pass, Permits, Rule,
+    Share, Short, Standing, Window, limit_id, quota_state_id,
 };
 pub(crate) use limit::{budget_names, with_budget_name};
 pub use record::{AnyKey, AnyRow, Column, Field, Json, Kind, Order, Record, Spec, Value, Word};

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::drafts::{Drafts, look_at};
+use super::drafts::Drafts;
 use crate::contracts::EventType;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
@@ -40,8 +40,8 @@ impl Operation for DeleteLimit {
         if let Some(account) = drafts.account(self.limit.id) {
             account.reset(world.now);
         }
+        drafts.look_at_all_keys(&mut change, self.limit.id);
         drafts.write(&mut change);
-        look_at(&mut change, self.limit.id, world.now);
         let event = EventRow::bare(EventType::LimitDeleted, row.namespace.clone(), world.now);
         let details = json!({ "limit": entity, field: &*row.name });
         change.events.push(event.details(&details));

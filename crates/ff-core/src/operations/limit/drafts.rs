@@ -102,8 +102,22 @@ impl<'w> Drafts<'w> {
     /// There may be room: whoever waits is looked at.
     pub fn arm_if_waited_for(&mut self, change: &mut Change, id: Uuid) {
         if self.get(id).is_some_and(|row| row.is_waiting) {
+            if let Some(pass) = self.account(id).and_then(|account| account.pass.as_mut()) {
+                pass.again = true;
+            }
             self.arm(change, id, self.world.now);
         }
+    }
+
+    /// What a limit says has changed: the sweeper looks at it, and at all keys of a quota from the
+    /// first.
+    pub fn look_at_all_keys(&mut self, change: &mut Change, id: Uuid) {
+        if self.permits_of(id).reached.is_some()
+            && let Some(permits) = self.permits(id)
+        {
+            permits.reached = None;
+        }
+        look_at(change, id, self.world.now);
     }
 
     pub fn delete(&mut self, change: &mut Change, id: Uuid) {

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use super::drafts::{Drafts, look_at};
-use super::gate::KEEP;
-use crate::contracts::{EventType, PutBudgetArgs, PutQuotaArgs};
+use super::gate::estimate;
+use super::spread::KEEP;
+use crate::contracts::{Amounts, EventType, PutBudgetArgs, PutQuotaArgs};
 use crate::operations::execution::requeue::make_ready;
 use crate::operations::execution::transition;
 use crate::rows::{
-    Account, ExecutionRow, LimitKey, LimitRow, LimitStateKey, LimitStateRow, LimitWaitRow, Permits,
-    Standing, TimerRow, values,
+    Account, ExecutionRow, LimitKey, LimitRow, LimitStateKey, LimitStateRow, LimitWaitRow, Pass,
+    Permits, Share, Standing, TimerRow, values,
 };
 use crate::state::EligibilityState;
 use crate::store::{Change, Needs, Scan, World, Write};
@@ -21,6 +22,8 @@ use crate::types::{ExecutionKey, TimestampMs};
 const CHUNK: usize = 64;
 /// So many keys of one quota are looked at together.
 const KEYS: usize = 256;
+/// So long after one chunk of those who wait for a budget the next one is looked at.
+const PACE_MS: u64 = 50;
 /// A key of a quota that nobody has used for so long is forgotten.
 const IDLE_MS: u64 = 60_000;
 
@@ -43,12 +46,23 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
     let has_keys = match world.record::<LimitRow>(&LimitKey { id }) {
         Some(limit) => limit.quota().is_some(),
         // A quota that was deleted, unless this is one of its keys.
-        None => state.is_none_or(|state| {
+        None => state.as_ref().is_none_or(|state| {
             state.limit == id && matches!(state.standing.0, Standing::Quota(_))
         }),
     };
-    if has_keys {
-        needs.scan(&waiting_keys(id));
+    match state.map(|state| state.standing.0) {
+        Some(Standing::Quota(Permits { reached, .. })) if has_keys => {
+            needs.scan(&waiting_keys(id, reached));
+        }
+        Some(Standing::Budget(Account { pass: Some(pass), .. })) => {
+            let behind = waits_behind(id, &pass);
+            needs.scan(&behind);
+            for wait in world.scan::<LimitWaitRow>(&behind) {
+                needs.execution(wait.key.execution);
+            }
+        }
+        _ if has_keys => needs.scan(&waiting_keys(id, None)),
+        _ => {}
     }
 }
 
@@ -56,9 +70,18 @@ fn waits(state: Uuid) -> Scan {
     Scan::of::<LimitWaitRow>(values![state]).limit(CHUNK)
 }
 
-fn waiting_keys(limit: Uuid) -> Scan {
-    let scan = Scan::of::<LimitStateRow>(values![limit, true]);
-    scan.by(&LimitStateRow::BY_LIMIT).limit(KEYS).unlocked()
+fn waits_behind(state: Uuid, pass: &Pass) -> Scan {
+    let (partition, id) = pass.execution;
+    waits(state).after(values![pass.rank, ExecutionKey { partition, id }, pass.ticket])
+}
+
+fn waiting_keys(limit: Uuid, after: Option<Uuid>) -> Scan {
+    let scan = Scan::of::<LimitStateRow>(values![limit, true]).by(&LimitStateRow::BY_LIMIT);
+    let scan = match after {
+        Some(after) => scan.after(values![after]),
+        None => scan,
+    };
+    scan.limit(KEYS).unlocked()
 }
 
 /// Looks at one limit. Executions that this sweep has moved are left for the next one.
@@ -70,24 +93,35 @@ pub(crate) fn due(
 ) {
     let id = timer.key.subject;
     change.timers.push(Write::Delete(timer.key));
-    // What a quota says has changed: each of its keys has to be looked at.
-    let keys = waiting_keys(id);
-    for state in world.scan::<LimitStateRow>(&keys) {
-        look_at(change, state.key.id, world.now);
-    }
-    if world.has_scanned(&keys) && world.scan_is_cut(&keys) {
-        look_at(change, id, world.now.after_ms(1));
-    }
     let mut drafts = Drafts::after(world, change);
+    if look_at_keys(world, change, &mut drafts, id) {
+        drafts.write(change);
+        return;
+    }
     let Some(state) = drafts.get(id).cloned() else { return };
     let limit = world.record::<LimitRow>(&LimitKey { id: state.limit });
-    let room = room(limit.as_ref(), &state, world.now);
-    let gone = let_go(world, change, id, room, moved);
+    let budget = limit.as_ref().and_then(LimitRow::budget);
+    if let Some(budget) = budget
+        && let Some(account) = drafts.account(id)
+    {
+        let again = go_over(world, change, account, (id, budget), moved);
+        if let Some(state) = drafts.change(id) {
+            state.set_waiting(state.waiting.saturating_sub(again.gone));
+            if let Some(at) = again.at.filter(|_| state.is_waiting) {
+                drafts.arm(change, id, at);
+            }
+        }
+        drafts.write(change);
+        return;
+    }
+    let mut room = room(limit.as_ref(), &state, world.now);
+    let before = room.0;
+    let gone = let_go(world, change, &waits(id), &mut room, moved).gone;
     let left = state.waiting.saturating_sub(gone);
     if let Some(state) = drafts.change(id) {
         state.set_waiting(left);
     }
-    match (left, again(limit.as_ref(), &state, room, left, world.now)) {
+    match (left, again(limit.as_ref(), &state, before, left, world.now)) {
         (_, Some(at)) => drafts.arm(change, id, at),
         (0, None) if limit.as_ref().is_none_or(|limit| limit.quota().is_some()) => {
             drafts.delete(change, id);
@@ -97,35 +131,148 @@ pub(crate) fn due(
     drafts.write(change);
 }
 
-/// Makes as many claimable as there is room for; says how many do not wait any more.
+/// What a quota says has changed: each of its keys has to be looked at. Says whether there are more
+/// of them than are looked at together.
+fn look_at_keys(world: &World, change: &mut Change, drafts: &mut Drafts<'_>, id: Uuid) -> bool {
+    let reached = drafts.permits_of(id).reached;
+    let keys = waiting_keys(id, reached);
+    let found = world.scan::<LimitStateRow>(&keys);
+    for state in &found {
+        look_at(change, state.key.id, world.now);
+    }
+    let more = world.has_scanned(&keys) && world.scan_is_cut(&keys);
+    if more {
+        drafts.open_key(id, id, &"".into());
+        drafts.arm(change, id, world.now.after_ms(1));
+    }
+    if (more || reached.is_some())
+        && let Some(permits) = drafts.permits(id)
+    {
+        permits.reached = found.last().map(|state| state.key.id).or(reached).filter(|_| more);
+    }
+    more
+}
+
+/// What came of a look at those who wait.
+struct Looked {
+    /// So many do not wait any more.
+    gone: u64,
+    /// Some of them were let go, or could not be looked at.
+    again: bool,
+}
+
+/// How many more a limit lets through, one by one.
+trait Room {
+    fn is_over(&self) -> bool;
+    /// Counts one more, if there is room for it.
+    fn take(&mut self, row: &ExecutionRow) -> bool;
+}
+
+/// So many, whatever they are.
+struct Places(u64);
+
+impl Room for Places {
+    fn is_over(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn take(&mut self, _: &ExecutionRow) -> bool {
+        self.0 = self.0.saturating_sub(1);
+        true
+    }
+}
+
+/// As many as a claim would let through.
+struct Left<'b> {
+    account: Account,
+    budget: &'b PutBudgetArgs,
+}
+
+impl Room for Left<'_> {
+    fn is_over(&self) -> bool {
+        self.account.lacks(&self.budget.dimensions, &Amounts::new()).is_some()
+    }
+
+    fn take(&mut self, row: &ExecutionRow) -> bool {
+        let estimate = estimate(self.budget, row);
+        let Self { account, budget } = self;
+        account.reserve(&budget.dimensions, &estimate, &mut Share::default()).is_ok()
+    }
+}
+
+/// Makes those claimable that there is room for.
 fn let_go(
     world: &World,
     change: &mut Change,
-    state: Uuid,
-    room: u64,
+    waits: &Scan,
+    room: &mut impl Room,
     moved: &mut HashSet<ExecutionKey>,
-) -> u64 {
-    let (mut room, mut gone) = (room, 0);
-    for wait in world.scan::<LimitWaitRow>(&waits(state)) {
+) -> Looked {
+    let mut looked = Looked { gone: 0, again: false };
+    for wait in world.scan::<LimitWaitRow>(waits) {
         if moved.contains(&wait.key.execution) {
+            looked.again = true;
             continue;
         }
         let row = world.executions.get(&wait.key.execution);
         if let Some(row) = row.filter(|row| is_waiting(row, &wait)) {
-            if room == 0 {
+            if room.is_over() {
                 break;
             }
-            room -= 1;
+            if !room.take(row) {
+                continue;
+            }
             let mut after = row.clone();
             make_ready(&mut after);
             after.set_limit_wait(None);
             transition(change, row, after, EventType::Ready, world.now, |event| event);
             moved.insert(row.key);
+            looked.again = true;
         }
         change.delete::<LimitWaitRow>(&wait.key);
-        gone += 1;
+        looked.gone += 1;
     }
-    gone
+    looked
+}
+
+/// When to look at a budget again, unless nobody waits for it any more.
+struct Again {
+    gone: u64,
+    at: Option<TimestampMs>,
+}
+
+/// Goes over those who wait for a budget: the first of them each time, and the others in chunks,
+/// because one that fits may stand behind many that do not.
+fn go_over(
+    world: &World,
+    change: &mut Change,
+    account: &mut Account,
+    (id, budget): (Uuid, &PutBudgetArgs),
+    moved: &mut HashSet<ExecutionKey>,
+) -> Again {
+    let now = world.now;
+    account.roll(budget.reset_period_ms, now);
+    let mut room = Left { account: account.clone(), budget };
+    let before = account.pass;
+    let mut scan = waits(id);
+    let mut looked = let_go(world, change, &scan, &mut room, moved);
+    if let Some(pass) = &before {
+        scan = waits_behind(id, pass);
+        let behind = let_go(world, change, &scan, &mut room, moved);
+        looked.gone += behind.gone;
+        looked.again |= behind.again;
+    }
+    let again = looked.again || before.is_some_and(|pass| pass.again);
+    let last = world.scan::<LimitWaitRow>(&scan).last().map(|wait| wait.key.place());
+    let goes_on = !room.is_over() && world.scan_is_cut(&scan);
+    account.pass = last.or(before).filter(|_| goes_on).map(|place| Pass { again, ..place });
+    let at = match (goes_on, again) {
+        (true, _) => Some(now.after_ms(PACE_MS)),
+        // Those who were let go may not take what there is.
+        (false, true) => Some(now.after_ms(1_000)),
+        (false, false) => account.next_reset(budget.reset_period_ms),
+    };
+    Again { gone: looked.gone, at }
 }
 
 /// Whether an execution is still where this wait left it.
@@ -140,25 +287,12 @@ fn is_waiting(row: &ExecutionRow, wait: &LimitWaitRow) -> bool {
             .is_some_and(|own| own.state == wait.key.state && own.ticket == wait.key.ticket)
 }
 
-/// How many more executions a limit lets through.
-fn room(limit: Option<&LimitRow>, state: &LimitStateRow, now: TimestampMs) -> u64 {
-    let Some(limit) = limit else { return u64::MAX };
-    match (&state.standing.0, limit.budget(), limit.quota()) {
-        (Standing::Budget(account), Some(budget), _) => budget_room(account, budget, now),
-        (Standing::Quota(permits), _, Some(quota)) => quota_room(permits, quota, now),
+/// How many more executions a key of a quota lets through.
+fn room(limit: Option<&LimitRow>, state: &LimitStateRow, now: TimestampMs) -> Places {
+    Places(match (&state.standing.0, limit.and_then(LimitRow::quota)) {
+        (Standing::Quota(permits), Some(quota)) => quota_room(permits, quota, now),
         _ => u64::MAX,
-    }
-}
-
-fn budget_room(account: &Account, budget: &PutBudgetArgs, now: TimestampMs) -> u64 {
-    let mut account = account.clone();
-    account.roll(budget.reset_period_ms, now);
-    let left = budget.dimensions.iter().filter_map(|(dimension, limits)| {
-        let taken = account.used(dimension).saturating_add(account.reserved(dimension));
-        let each = budget.estimate.get(dimension).copied().unwrap_or(0).max(1);
-        limits.hard.map(|hard| hard.saturating_sub(taken).div_ceil(each))
-    });
-    left.min().unwrap_or(u64::MAX)
+    })
 }
 
 fn quota_room(permits: &Permits, quota: &PutQuotaArgs, now: TimestampMs) -> u64 {
@@ -178,12 +312,8 @@ fn again(
     now: TimestampMs,
 ) -> Option<TimestampMs> {
     let Some(limit) = limit else { return again_without(state, left, now) };
-    match (&state.standing.0, limit.budget(), limit.quota()) {
-        (Standing::Budget(account), Some(budget), _) if left > 0 => match room {
-            0 => account.next_reset(budget.reset_period_ms).map(|at| at.max(now.after_ms(1))),
-            _ => Some(now.after_ms(1_000)),
-        },
-        (Standing::Quota(permits), _, Some(quota)) if left > 0 => {
+    match (&state.standing.0, limit.quota()) {
+        (Standing::Quota(permits), Some(quota)) if left > 0 => {
             let full = quota.concurrency.is_some_and(|cap| permits.in_use >= u64::from(cap));
             match quota.rate {
                 // A lease that ends asks to look again, and so does a claim that sees little.
@@ -199,7 +329,7 @@ fn again(
                 None => Some(now.after_ms(1_000)),
             }
         }
-        (Standing::Quota(permits), _, Some(quota)) => {
+        (Standing::Quota(permits), Some(quota)) => {
             let idle_at = permits.used_at.after_ms(idle_ms(quota));
             (permits.in_use > 0 || idle_at > now).then(|| idle_at.max(now.after_ms(IDLE_MS)))
         }

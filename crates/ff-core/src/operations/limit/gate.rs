@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::drafts::{Drafts, look_at, put};
-use super::turns;
+use super::drafts::{Drafts, put};
+use super::{spread, turns};
 use crate::contracts::{
     Amounts, BreachAction, BudgetScope, EventType, PutBudgetArgs, PutQuotaArgs, QuotaKey,
 };
@@ -29,14 +29,10 @@ use crate::types::TimestampMs;
 
 /// So many executions a claim in a lane with limits looks at beyond what it wants.
 pub(crate) const VIEW: usize = 64;
-/// So many of one key stay in the claim index of a fair lane that has more than a claim can see.
-pub(super) const KEEP: usize = 16;
 /// So many limits a lane can have, and so many there can be for all lanes.
 const RULES: usize = 256;
 /// Some that were declared at the same moment do not see each other.
 const RULES_READ: usize = RULES + 64;
-/// So many keys that have work put aside are looked at by one claim.
-const KEYS: usize = 256;
 
 /// Names what a claim must see of limits: first the rules, then where they stand.
 pub(crate) fn more(
@@ -61,8 +57,7 @@ pub(crate) fn more(
     }
     let rules = rules(world, lanes);
     for rule in rules.iter().filter(|rule| rule.quota().is_some_and(|quota| quota.fair)) {
-        needs.record::<LimitStateRow>(&LimitStateKey { id: rule.key.id });
-        needs.scan(&put_aside(rule.key.id));
+        spread::more(world, needs, rule.key.id);
     }
     for row in candidates {
         for limit in applying(world, &rules, row) {
@@ -96,14 +91,6 @@ pub(super) fn check_room(
     Err(EngineError::invalid(detail))
 }
 
-/// The keys of a quota that have work put aside.
-fn put_aside(limit: Uuid) -> Scan {
-    Scan::of::<LimitStateRow>(values![limit, true])
-        .by(&LimitStateRow::BY_LIMIT)
-        .limit(KEYS)
-        .unlocked()
-}
-
 fn rules(world: &World, lanes: &[Arc<str>]) -> Vec<LimitRow> {
     let lanes = world.limited_lanes(lanes);
     lanes.iter().flat_map(|lane| world.scan::<LimitRow>(&rules_of(lane))).collect()
@@ -135,7 +122,7 @@ fn applying(world: &World, rules: &[LimitRow], row: &ExecutionRow) -> Vec<LimitR
     limits.into_values().collect()
 }
 
-fn applies(rule: &LimitRow, row: &ExecutionRow) -> bool {
+pub(super) fn applies(rule: &LimitRow, row: &ExecutionRow) -> bool {
     let lane = rule.lane.as_ref().is_some_and(|lane| lane.is_empty() || *lane == row.lane);
     let namespace = rule.namespace.is_empty() || rule.namespace == row.namespace;
     if !lane || !namespace {
@@ -159,7 +146,7 @@ fn state_id(limit: &LimitRow, row: &ExecutionRow) -> Uuid {
     }
 }
 
-fn key_value(quota: &PutQuotaArgs, row: &ExecutionRow) -> Arc<str> {
+pub(super) fn key_value(quota: &PutQuotaArgs, row: &ExecutionRow) -> Arc<str> {
     match &quota.key {
         QuotaKey::All => "".into(),
         QuotaKey::Lane => row.lane.clone(),
@@ -207,9 +194,9 @@ enum Closed {
 
 /// The limits of one claim, and what it has taken of them so far.
 pub(crate) struct Gate<'w> {
-    world: &'w World,
-    rules: Vec<LimitRow>,
-    drafts: Drafts<'w>,
+    pub(super) world: &'w World,
+    pub(super) rules: Vec<LimitRow>,
+    pub(super) drafts: Drafts<'w>,
     shares: Vec<LimitUsageRow>,
 }
 
@@ -429,7 +416,7 @@ impl<'w> Gate<'w> {
 
     /// Takes an execution out of the claim index until its limit has room.
     #[allow(clippy::too_many_arguments)]
-    fn wait(
+    pub(super) fn wait(
         &mut self,
         change: &mut Change,
         row: &ExecutionRow,
@@ -459,38 +446,6 @@ impl<'w> Gate<'w> {
         after.blocking = reason;
         after.set_limit_wait(Some(&LimitWait { limit: limit.key.id, state, ticket }));
         transition(change, row, after, EventType::Limited, now, |event| event.details(details));
-    }
-
-    /// In a fair lane that has more than a claim can see, puts aside what one key has too much of,
-    /// and calls back what was put aside once its key has little left in sight.
-    pub fn spread(&mut self, change: &mut Change, rest: &[&'w ExecutionRow], more: bool) -> bool {
-        let mut moved = false;
-        for rule in self.rules.clone() {
-            let Some(quota) = rule.quota().filter(|quota| quota.fair) else { continue };
-            let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-            for row in rest.iter().filter(|row| applies(&rule, row)) {
-                let value = key_value(quota, row);
-                let count = seen.entry(value.clone()).or_default();
-                *count += 1;
-                if more && *count > KEEP && row.is_claimable() {
-                    let state = quota_state_id(rule.key.id, &value);
-                    self.drafts.open_key(state, rule.key.id, &value);
-                    let reason = BlockingReason::WaitingForQuota;
-                    let details = json!({
-                        "limit": "quota", "quota_id": &*rule.name, "by": "turn",
-                    });
-                    self.wait(change, row, &rule, state, reason, None, &details);
-                    moved = true;
-                }
-            }
-            let scan = put_aside(rule.key.id);
-            for state in self.world.scan::<LimitStateRow>(&scan).iter().filter(|_| !more) {
-                if seen.get(&state.value).copied().unwrap_or(0) < KEEP / 2 {
-                    look_at(change, state.key.id, self.world.now);
-                }
-            }
-        }
-        moved
     }
 }
 

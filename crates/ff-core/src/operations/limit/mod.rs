@@ -14,6 +14,7 @@ mod recount_limit;
 mod report_usage;
 mod reset_budget;
 pub(crate) mod settle;
+mod spread;
 mod turns;
 
 pub use approve_budget::ApproveBudget;

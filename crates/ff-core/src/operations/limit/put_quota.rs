@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::drafts::look_at;
+use super::drafts::Drafts;
 use super::{declared, gate, mark_lane};
 use crate::contracts::PutQuotaArgs;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
-use crate::rows::{Json, LimitKey, LimitKind, LimitRow, Rule, Word, limit_id};
+use crate::rows::{
+    Json, LimitKey, LimitKind, LimitRow, LimitStateKey, LimitStateRow, Rule, Word, limit_id,
+};
 use crate::store::{Change, Needs, World};
 
 #[derive(Debug)]
@@ -24,6 +26,7 @@ impl Operation for PutQuota {
 
     fn needs(&self, needs: &mut Needs) {
         needs.record::<LimitRow>(&self.key());
+        needs.record::<LimitStateRow>(&LimitStateKey { id: self.key().id });
         needs.written_lane(self.lane());
         needs.scan(&gate::rules_of(&self.lane()));
     }
@@ -46,7 +49,9 @@ impl Operation for PutQuota {
         if known.is_some() {
             change.update(&row);
             // There may be room for those who wait.
-            look_at(&mut change, row.key.id, world.now);
+            let mut drafts = Drafts::new(world);
+            drafts.look_at_all_keys(&mut change, row.key.id);
+            drafts.write(&mut change);
         } else {
             change.insert(&row);
         }

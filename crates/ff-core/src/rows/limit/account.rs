@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::contracts::{Amounts, DimensionLimits, UsageOutcome};
 use crate::mutants::{self, Mutant};
@@ -36,6 +37,20 @@ pub struct Account {
     pub last_breach_at: Option<TimestampMs>,
     #[serde(default)]
     pub last_breach_dimension: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pass: Option<Pass>,
+}
+
+/// How far the sweeper has come that goes over all who wait, because some may fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pass {
+    pub rank: i64,
+    /// Its partition and its id.
+    pub execution: (u16, Uuid),
+    pub ticket: u64,
+    /// There may be more room than when it began: those before it have to be looked at again.
+    #[serde(default)]
+    pub again: bool,
 }
 
 /// What one execution holds of a budget and has spent of it.

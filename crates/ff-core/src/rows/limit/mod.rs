@@ -3,7 +3,7 @@
 mod account;
 mod window;
 
-pub use account::{Account, Dimensions, End, Share, Short};
+pub use account::{Account, Dimensions, End, Pass, Share, Short};
 pub use window::Window;
 
 use std::sync::Arc;
@@ -55,6 +55,12 @@ pub struct Permits {
     pub pass: u64,
     #[serde(default)]
     pub used_at: TimestampMs,
+    /// Of the quota itself: up to which key the sweeper has come that looks at all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<Uuid>,
+    /// Of the quota itself: up to which key claims have called back what was put aside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub called: Option<Uuid>,
 }
 
 record! {
@@ -153,6 +159,14 @@ impl LimitStateRow {
     pub fn set_waiting(&mut self, waiting: u64) {
         self.waiting = waiting;
         self.is_waiting = waiting > 0;
+    }
+}
+
+impl LimitWaitKey {
+    /// Where it stands among those who wait for the same.
+    pub fn place(&self) -> Pass {
+        let ExecutionKey { partition, id } = self.execution;
+        Pass { rank: self.rank, execution: (partition, id), ticket: self.ticket, again: false }
     }
 }
 
