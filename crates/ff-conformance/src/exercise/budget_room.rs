@@ -112,3 +112,58 @@ pub async fn held_over_a_period(f: &Fixture) {
     f.advance(HOUR_MS).await;
     assert_eq!(f.claim().await.execution_id, waiting);
 }
+
+/// What a lease has used counts when it is settled, also if its period has begun meanwhile and
+/// whether or not somebody has looked at the budget since.
+pub async fn settled_in_its_period(f: &Fixture) {
+    f.backend.put_budget(hourly(100)).await.unwrap();
+    let start = f.now();
+    f.advance(59 * MINUTE_MS).await;
+    let (first, second) = (hold_for_hours(f).await, hold_for_hours(f).await);
+    assert_eq!(books(f).await, (0, 20));
+    f.advance(2 * MINUTE_MS).await;
+    f.backend.complete(&first, None).await.unwrap();
+    assert_eq!(books(f).await, (10, 10));
+    let third = hold_for_hours(f).await;
+    f.backend.complete(&second, None).await.unwrap();
+    assert_eq!(books(f).await, (20, 10));
+    assert_eq!(standing(f).await.next_reset_at, Some(start.after_ms(2 * HOUR_MS)));
+    f.advance(59 * MINUTE_MS).await;
+    assert_eq!(books(f).await, (0, 10));
+    f.backend.complete(&third, None).await.unwrap();
+    assert_eq!(books(f).await, (10, 0));
+}
+
+/// A period that is changed begins with the change. What the present one has used stays used until
+/// the new one ends, and what earlier ones have used does not come back.
+pub async fn changed_periods(f: &Fixture) {
+    let put = |hours: Option<u64>| {
+        let reset_period_ms = hours.map(|hours| hours * HOUR_MS);
+        f.backend.put_budget(PutBudgetArgs { reset_period_ms, ..budget(100, 10) })
+    };
+    put(Some(1)).await.unwrap();
+    let spend = async || {
+        let (_, handle) = f.start(charged_item()).await;
+        f.backend.complete(&handle, None).await.unwrap();
+    };
+    spend().await;
+    f.advance(90 * MINUTE_MS).await;
+    put(Some(24)).await.unwrap();
+    assert_eq!(books(f).await, (0, 0));
+    spend().await;
+    f.advance(5 * HOUR_MS).await;
+    put(Some(1)).await.unwrap();
+    assert_eq!(books(f).await, (10, 0));
+    assert_eq!(standing(f).await.next_reset_at, Some(f.now().after_ms(HOUR_MS)));
+    // Declared anew as it was, it goes on.
+    f.advance(HOUR_MS - 1).await;
+    put(Some(1)).await.unwrap();
+    assert_eq!(books(f).await, (10, 0));
+    f.advance(1).await;
+    assert_eq!(books(f).await, (0, 0));
+    put(None).await.unwrap();
+    spend().await;
+    f.advance(9 * HOUR_MS).await;
+    put(Some(1)).await.unwrap();
+    assert_eq!(books(f).await, (10, 0));
+}

@@ -135,7 +135,8 @@ fn budgets_and_quotas() -> Vec<Exercise> {
             namespaces, over_a_flow, deleted_budgets_let_go, raised_by_its_owner, bounded_number,
         }
         budget_room {
-            what_fits_is_woken, far_behind, held_over_a_period,
+            what_fits_is_woken, far_behind, held_over_a_period, settled_in_its_period,
+            changed_periods,
         }
     }
 }

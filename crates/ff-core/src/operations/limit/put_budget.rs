@@ -69,6 +69,16 @@ impl Operation for PutBudget {
             change.insert(&LimitStateRow::new(id, id, "".into(), standing));
         } else {
             let mut drafts = Drafts::new(world);
+            if let Some(account) = drafts.account(id) {
+                match known.as_ref().and_then(LimitRow::budget) {
+                    Some(before) => {
+                        let (before, after) = (before.reset_period_ms, args.reset_period_ms);
+                        account.change_period(before, after, world.now);
+                    }
+                    // One of the same name was deleted, and leases have ended since.
+                    None => account.reset(world.now),
+                }
+            }
             drafts.arm_if_waited_for(&mut change, id);
             drafts.write(&mut change);
         }

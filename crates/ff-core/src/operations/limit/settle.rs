@@ -6,8 +6,8 @@
 use super::drafts::Drafts;
 use crate::mutants::{self, Mutant};
 use crate::rows::{
-    End, ExecutionRow, Holds, Json, LimitStateKey, LimitStateRow, LimitUsageKey, LimitUsageRow,
-    Rewritten,
+    End, ExecutionRow, Holds, Json, LimitKey, LimitRow, LimitStateKey, LimitStateRow,
+    LimitUsageKey, LimitUsageRow, Rewritten,
 };
 use crate::state::{AttemptOutcome, LifecyclePhase};
 use crate::store::{Change, Needs, World, Write};
@@ -20,6 +20,7 @@ pub(crate) fn more(world: &World, needs: &mut Needs) {
             needs.record::<LimitStateRow>(&LimitStateKey { id: *id });
         }
         for id in &holds.budgets {
+            needs.record::<LimitRow>(&LimitKey { id: *id });
             needs.record::<LimitUsageRow>(&LimitUsageKey::sum(row.key, *id));
         }
     }
@@ -77,7 +78,11 @@ fn give_back(
     for id in &holds.budgets {
         let key = LimitUsageKey::sum(before.key, *id);
         let usage = world.record::<LimitUsageRow>(&key);
+        let limit = world.record::<LimitRow>(&LimitKey { id: *id });
         if let (Some(account), Some(mut usage)) = (drafts.account(*id), usage) {
+            // Usage counts in the period in which it is settled.
+            let period = limit.as_ref().and_then(LimitRow::budget);
+            account.roll(period.and_then(|budget| budget.reset_period_ms), world.now);
             let Json(share) = &mut usage.share;
             account.end(share, end);
             change.update(&usage);

@@ -114,6 +114,15 @@ impl Account {
         self.used.clear();
     }
 
+    /// From now on periods have another length. What the present one has used stays used until
+    /// the one that begins now is over.
+    pub fn change_period(&mut self, before: Option<u64>, after: Option<u64>, now: TimestampMs) {
+        self.roll(before, now);
+        if before != after {
+            self.since = now;
+        }
+    }
+
     pub fn next_reset(&self, period_ms: Option<u64>) -> Option<TimestampMs> {
         period_ms.map(|period| self.since.after_ms(period))
     }
