@@ -167,3 +167,35 @@ pub async fn changed_periods(f: &Fixture) {
     put(Some(1)).await.unwrap();
     assert_eq!(books(f).await, (10, 0));
 }
+
+/// Usage is reported to a budget over all namespaces as to one's own, which comes first; but not to
+/// one that has nothing to do with the execution.
+pub async fn over_all_namespaces(f: &Fixture) {
+    let everybody = Namespace::new("");
+    let over_all = |name: &str, scope| PutBudgetArgs {
+        namespace: everybody.clone(),
+        budget_id: BudgetId::new(name),
+        scope,
+        ..budget(100, 10)
+    };
+    let elsewhere = BudgetScope::Lane(LaneId::new("elsewhere"));
+    f.backend.put_budget(over_all(&id().0, BudgetScope::Namespace)).await.unwrap();
+    f.backend.put_budget(over_all("elsewhere", elsewhere)).await.unwrap();
+    let used = async |namespace: &Namespace| {
+        let tokens = f.backend.get_budget(namespace, &id()).await.unwrap().dimensions["tokens"];
+        (tokens.used, tokens.reserved)
+    };
+    let (_, handle) = f.start(item()).await;
+    assert_eq!(used(&everybody).await, (0, 10));
+    assert_eq!(report(f, &handle, 4, Some("a")).await, UsageOutcome::Applied);
+    assert_eq!(report(f, &handle, 4, Some("a")).await, UsageOutcome::AlreadyApplied);
+    assert_eq!(used(&everybody).await, (4, 6));
+    let budget_id = BudgetId::new("elsewhere");
+    let args = ReportUsageArgs { budget_id, amounts: tokens(1), dedup_key: None };
+    assert_eq!(code(&f.backend.report_usage(&handle, args).await), "not_found");
+    f.backend.put_budget(budget(100, 0)).await.unwrap();
+    assert_eq!(report(f, &handle, 3, Some("a")).await, UsageOutcome::Applied);
+    assert_eq!((used(&everybody).await, used(&namespace()).await), ((4, 6), (3, 0)));
+    f.backend.complete(&handle, None).await.unwrap();
+    assert_eq!(used(&everybody).await, (4, 0));
+}

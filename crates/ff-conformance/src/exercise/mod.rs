@@ -136,7 +136,7 @@ fn budgets_and_quotas() -> Vec<Exercise> {
         }
         budget_room {
             what_fits_is_woken, far_behind, held_over_a_period, settled_in_its_period,
-            changed_periods,
+            changed_periods, over_all_namespaces,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The holder of an execution says what it has used of a budget.
 
 use serde_json::json;
+use uuid::Uuid;
 
-use super::budget_event;
 use super::drafts::{Drafts, put};
+use super::{budget_event, gate};
 use crate::backend::Handle;
 use crate::contracts::{EventType, ReportUsageArgs, UsageOutcome};
 use crate::engine_error::EngineError;
@@ -33,11 +34,13 @@ impl Operation for ReportUsage {
 
     fn more(&self, world: &World, needs: &mut Needs) {
         let Some(row) = world.execution(self.handle.key()) else { return };
-        let id = self.limit(row).id;
-        needs.record::<LimitRow>(&LimitKey { id });
+        let [own, shared] = self.limits(row);
+        needs.record::<LimitRow>(&own);
+        needs.record::<LimitRow>(&shared);
+        let id = self.limit(world, row).map_or(own.id, |limit| limit.key.id);
         needs.record::<LimitStateRow>(&LimitStateKey { id });
         needs.record::<LimitUsageRow>(&LimitUsageKey::sum(row.key, id));
-        if let Some(key) = self.dedup_key(row) {
+        if let Some(key) = self.dedup_key(row, id) {
             needs.record::<LimitUsageRow>(&key);
         }
     }
@@ -45,10 +48,10 @@ impl Operation for ReportUsage {
     fn decide(&self, world: &World) -> Result<(UsageOutcome, Change), EngineError> {
         let mut change = Change::default();
         let held = fence::held(world, &self.handle)?;
-        let limit = world.record::<LimitRow>(&self.limit(held.row));
-        let limit = limit.ok_or(EngineError::NotFound { entity: "budget" })?;
+        let limit =
+            self.limit(world, held.row).ok_or(EngineError::NotFound { entity: "budget" })?;
         let budget = limit.budget().ok_or(EngineError::NotFound { entity: "budget" })?;
-        let dedup_key = self.dedup_key(held.row);
+        let dedup_key = self.dedup_key(held.row, limit.key.id);
         if dedup_key.as_ref().is_some_and(|key| world.record::<LimitUsageRow>(key).is_some()) {
             return Ok((UsageOutcome::AlreadyApplied, change));
         }
@@ -92,14 +95,27 @@ impl Operation for ReportUsage {
 }
 
 impl ReportUsage {
-    fn limit(&self, row: &ExecutionRow) -> LimitKey {
-        let id = limit_id(LimitKind::Budget, &row.namespace, self.args.budget_id.as_str());
-        LimitKey { id }
+    /// What the budget can be: one of the execution's namespace, or one over all of them.
+    fn limits(&self, row: &ExecutionRow) -> [LimitKey; 2] {
+        [&*row.namespace, ""].map(|namespace| {
+            let id = limit_id(LimitKind::Budget, namespace, self.args.budget_id.as_str());
+            LimitKey { id }
+        })
     }
 
-    fn dedup_key(&self, row: &ExecutionRow) -> Option<LimitUsageKey> {
+    /// Nobody spends what all namespaces share unless he is measured by it.
+    fn limit(&self, world: &World, row: &ExecutionRow) -> Option<LimitRow> {
+        let [own, shared] = self.limits(row);
+        let is_measured = |limit: &LimitRow| {
+            gate::applies(limit, row)
+                || row.limit_holds().is_some_and(|holds| holds.budgets.contains(&limit.key.id))
+        };
+        let shared = || world.record::<LimitRow>(&shared).filter(is_measured);
+        world.record::<LimitRow>(&own).or_else(shared)
+    }
+
+    fn dedup_key(&self, row: &ExecutionRow, limit: Uuid) -> Option<LimitUsageKey> {
         let dedup_key = self.args.dedup_key.as_deref()?.into();
-        let limit = self.limit(row).id;
         Some(LimitUsageKey { execution: row.key, limit, dedup_key })
     }
 }
