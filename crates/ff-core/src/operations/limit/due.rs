@@ -92,6 +92,10 @@ pub(crate) fn due(
     moved: &mut HashSet<ExecutionKey>,
 ) {
     let id = timer.key.subject;
+    // Another sweep of this batch has looked: who was let go has had no time to take his room.
+    if world.timers.is_loaded(&timer.key) && world.timers.get(&timer.key).is_none() {
+        return;
+    }
     change.timers.push(Write::Delete(timer.key));
     let mut drafts = Drafts::after(world, change);
     if look_at_keys(world, change, &mut drafts, id) {
