@@ -252,6 +252,9 @@ impl Sequence {
         if self.rng.u32(..4) == 0 {
             policy.budget_ids = vec![super::limits::BUDGET.to_owned()];
         }
+        if self.rng.u32(..6) == 0 {
+            policy.budget_estimate = self.amounts();
+        }
         policy.stream_policy.max_frames = self.rng.u64(1..12);
         policy.stream_policy.max_early_frames = self.rng.u64(..4);
         if self.rng.u32(..5) == 0 {

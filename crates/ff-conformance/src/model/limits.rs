@@ -41,6 +41,7 @@ enum LimitCall {
 pub(super) const BUDGET: &str = "budget";
 const QUOTA: &str = "quota";
 const DIMENSION: &str = "units";
+const OTHER: &str = "cents";
 
 /// An engine whose claims have met a limit looks further from then on, so both of them have met one
 /// before they are compared.
@@ -119,15 +120,29 @@ impl Sequence {
     pub(super) fn report(&mut self, handle: Handle) -> LimitStep {
         let args = ReportUsageArgs {
             budget_id: BudgetId::new(BUDGET),
-            amounts: units(self.rng().u64(1..6)),
+            amounts: self.amounts(),
             dedup_key: self.some(60, |own| own.rng().u32(..3).to_string()),
         };
         self.to_limits(LimitCall::Report(handle, args))
     }
 
+    /// Mostly of one dimension, which every budget has.
+    pub(super) fn amounts(&mut self) -> Amounts {
+        let mut amounts = units(self.rng().u64(1..6));
+        amounts.extend(self.some(25, |own| (OTHER.to_owned(), own.rng().u64(..4))));
+        amounts
+    }
+
     fn budget(&mut self) -> PutBudgetArgs {
         let hard = self.rng().u64(3..25);
         let limits = DimensionLimits { hard: Some(hard), soft: self.some(50, |_| hard / 2) };
+        let mut dimensions = BTreeMap::from([(DIMENSION.to_owned(), limits)]);
+        let mut estimate = units(self.rng().u64(1..5));
+        if self.rng().u32(..3) == 0 {
+            let hard = self.some(80, |own| own.rng().u64(2..10));
+            dimensions.insert(OTHER.to_owned(), DimensionLimits { hard, soft: None });
+            estimate.extend(self.some(60, |own| (OTHER.to_owned(), own.rng().u64(..3))));
+        }
         PutBudgetArgs {
             namespace: self.namespace(),
             budget_id: BudgetId::new(BUDGET),
@@ -139,8 +154,8 @@ impl Sequence {
                 4 => BudgetScope::Execution(self.id()),
                 _ => BudgetScope::Namespace,
             },
-            dimensions: BTreeMap::from([(DIMENSION.to_owned(), limits)]),
-            estimate: units(self.rng().u64(1..5)),
+            dimensions,
+            estimate,
             reset_period_ms: self.some(60, |own| [1_000, 60_000][own.rng().usize(..2)]),
             on_breach: match self.rng().u32(..3) {
                 0 => BreachAction::Refuse,
@@ -155,9 +170,11 @@ impl Sequence {
             namespace: self.namespace(),
             quota_id: QuotaId::new(QUOTA),
             lane_id: self.some(50, Self::any_lane),
-            key: match self.rng().u32(..3) {
+            key: match self.rng().u32(..5) {
                 0 => QuotaKey::All,
                 1 => QuotaKey::Lane,
+                2 => QuotaKey::Kind,
+                3 => QuotaKey::Namespace,
                 _ => QuotaKey::Tag("model.tag".into()),
             },
             rate: self.some(50, |own| RateLimit {
@@ -165,6 +182,13 @@ impl Sequence {
                 window_ms: [1_000, 30_000][own.rng().usize(..2)],
             }),
             concurrency: self.some(60, |own| own.rng().u32(1..4)),
+            fair: self.rng().u32(..3) == 0,
+            weights: self
+                .some(50, |own| {
+                    let value = ["1", "kind", "created"][own.rng().usize(..3)];
+                    BTreeMap::from([(value.to_owned(), own.rng().u32(1..5))])
+                })
+                .unwrap_or_default(),
             ..PutQuotaArgs::default()
         }
     }
