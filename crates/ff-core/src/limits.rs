@@ -18,9 +18,6 @@ pub const CLAIM_LANES: usize = 64;
 pub const RENEW_BATCH: usize = 10_000;
 pub const PAGE: usize = 1_000;
 pub const NODE_NAME_BYTES: usize = 255;
-/// So many nodes and edges may a flow have, however many calls brought them.
-pub const FLOW_NODES: usize = 1_000_000;
-pub const FLOW_EDGES: usize = 4_000_000;
 /// Flows with more nodes cannot be replayed from a node or forked, which takes the whole graph.
 pub const FLOW_REPLAY_NODES: usize = 100_000;
 /// No page of parents has much more of their results than this; one result always comes. Results
@@ -109,9 +106,9 @@ pub struct Limits {
     pub queue: usize,
     /// How many operations one transaction may carry.
     pub batch: usize,
-    /// How many nodes one call may bring to a flow.
+    /// How many nodes a flow may have, however many calls bring them.
     pub flow_nodes: usize,
-    /// How many edges one call may bring to a flow.
+    /// How many edges a flow may have, however many calls bring them.
     pub flow_edges: usize,
 }
 

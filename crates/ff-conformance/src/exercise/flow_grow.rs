@@ -1,12 +1,14 @@
 //! Flows that change while they run: members add nodes, wait for them, and are run again.
 
-use ff_core::backend::Handle;
+use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use ff_core::contracts::{
     EdgePolicy, EventType, ExtendFlowArgs, FailureClass, FlowEdge, FlowNode, FlowStatus,
     ForkFlowArgs, OnSatisfied, RecordStepOutcome, ReplayFlowArgs, SubmitFlowResult,
     WaitChildrenResult,
 };
+use ff_core::engine::EngineConfig;
 use ff_core::engine_backend::{FlowOperations, StepOperations};
+use ff_core::limits::Limits;
 use ff_core::state::PublicState;
 use ff_core::types::ExecutionId;
 
@@ -29,7 +31,12 @@ fn addition(nodes: &str, edges: &str) -> ExtendFlowArgs {
     }
 }
 
-async fn extend(f: &Fixture, handle: &Handle, nodes: &str, edges: &str) -> Vec<ExecutionId> {
+pub(super) async fn extend(
+    f: &Fixture,
+    handle: &Handle,
+    nodes: &str,
+    edges: &str,
+) -> Vec<ExecutionId> {
     match f.backend.extend_flow(handle, addition(nodes, edges)).await.unwrap() {
         SubmitFlowResult::Created { execution_ids, .. } => execution_ids,
         other => panic!("expected new nodes, got {other:?}"),
@@ -37,7 +44,7 @@ async fn extend(f: &Fixture, handle: &Handle, nodes: &str, edges: &str) -> Vec<E
 }
 
 /// The flow with the nodes that were added to it.
-fn grown(flow: Planted, names: &str, ids: Vec<ExecutionId>) -> Planted {
+pub(super) fn grown(flow: Planted, names: &str, ids: Vec<ExecutionId>) -> Planted {
     let mut flow = flow;
     flow.names.extend(names.split_whitespace().map(str::to_owned));
     flow.ids.extend(ids);
@@ -143,7 +150,8 @@ pub async fn extend_refusals(f: &Fixture) {
         ("n", "n>n", "depends on itself"),
         ("n", "n>started", "has started"),
         ("n", "nobody>n", "which is no node"),
-        ("", "b>c", "is there twice"),
+        ("n", "b>c b>n", "is there twice"),
+        ("", "b>c b>c", "is there twice"),
         ("", "", "no nodes"),
     ] {
         let refused = f.backend.extend_flow(&a, addition(nodes, edges)).await;
@@ -160,6 +168,82 @@ pub async fn extend_refusals(f: &Fixture) {
     assert_eq!(code(&late), "execution_not_active", "only the holder may");
     let (_, solo) = f.start(item().priority(9)).await;
     assert_eq!(code(&f.backend.extend_flow(&solo, addition("n", "")).await), "not_in_flow");
+}
+
+/// The answer to edges alone may be lost, too.
+pub async fn edges_once(f: &Fixture) {
+    let flow = plant(f, graph("runner b c>d")).await;
+    let claimed = claim_all(f).await;
+    let found = |name: &str| claimed.iter().find(|one| one.execution_id == *flow.node(name));
+    let handle = |name: &str| found(name).expect("it was handed out").handle.clone();
+    let runner = handle("runner");
+    let edges = || addition("", "runner>d b>d");
+    let created = f.backend.extend_flow(&runner, edges()).await.unwrap();
+    assert!(matches!(created, SubmitFlowResult::Created { .. }), "{created:?}");
+    let duplicate = SubmitFlowResult::Duplicate { flow_id: flow.id, execution_ids: Vec::new() };
+    assert_eq!(f.backend.extend_flow(&runner, edges()).await.unwrap(), duplicate);
+    let some = f.backend.extend_flow(&runner, addition("", "b>d b>c")).await;
+    assert_eq!(code(&some), "invalid_graph", "some of them are new");
+    f.backend.complete(&handle("b"), None).await.unwrap();
+    f.backend.complete(&handle("c"), None).await.unwrap();
+    assert_eq!(f.backend.extend_flow(&runner, edges()).await.unwrap(), duplicate);
+    assert_eq!(describe(f, &flow).await.edge_count, 3);
+    f.backend.complete(&runner, None).await.unwrap();
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(describe(f, &flow).await.status, FlowStatus::Completed);
+}
+
+pub fn small_flows() -> EngineConfig {
+    let limits = Limits { flow_nodes: 4, flow_edges: 3, ..Limits::default() };
+    EngineConfig { limits, ..EngineConfig::default() }
+}
+
+/// However many calls bring them, a flow has no more nodes and edges than one call may.
+pub async fn grows_to_the_limits(f: &Fixture) {
+    let flow = plant(f, graph("a>b")).await;
+    let a = take(f, &flow, "a").await;
+    let refused = f.backend.extend_flow(&a, addition("x y z", "")).await.unwrap_err();
+    assert!(refused.to_string().contains("5 nodes, the limit is 4"), "{refused}");
+    let refused = f.backend.extend_flow(&a, addition("x", "a>x b>x x>b")).await.unwrap_err();
+    assert!(refused.to_string().contains("4 edges, the limit is 3"), "{refused}");
+    extend(f, &a, "x y", "a>x x>y").await;
+    let refused = f.backend.extend_flow(&a, addition("z", "")).await;
+    assert_eq!(code(&refused), "invalid_graph");
+    assert_eq!(code(&f.backend.extend_flow(&a, addition("", "a>y")).await), "invalid_graph");
+    let seen = describe(f, &flow).await;
+    assert_eq!((seen.node_count, seen.edge_count), (4, 3));
+    f.backend.complete(&a, None).await.unwrap();
+    assert_eq!(complete_all(f).await, 2);
+    assert_eq!(complete_all(f).await, 1);
+}
+
+/// Nobody is told of anything in a cancelled flow, so nobody waits there.
+pub async fn waits_in_a_cancelled_flow(f: &Fixture) {
+    use CancelFlowPolicy::{CancelPending, FlowOnly};
+    for (policy, ends) in
+        [(CancelPending, PublicState::Cancelled), (FlowOnly, PublicState::Waiting)]
+    {
+        let flow = plant(f, graph("parent")).await;
+        let handle = take(f, &flow, "parent").await;
+        let ids = extend(f, &handle, "x", "").await;
+        let flow = grown(flow, "x", ids);
+        f.backend.cancel_flow(&flow.id, policy, CancelFlowWait::NoWait).await.unwrap();
+        assert_eq!(states(f, &flow, "parent x").await, [PublicState::Active, ends]);
+        let waits = f.backend.wait_children(&handle).await.unwrap();
+        assert_eq!(waits, WaitChildrenResult::Waiting { open: 1 });
+        assert_eq!(f.backend.wait_children(&handle).await.unwrap(), waits, "a repeat");
+        assert_eq!(code(&f.backend.complete(&handle, None).await), "execution_not_active");
+        settle(f).await;
+        assert_eq!(states(f, &flow, "parent x").await, [ends; 2], "{policy:?}");
+        if policy == FlowOnly {
+            let why = f.backend.explain(flow.node("parent")).await.unwrap();
+            assert_eq!(why.rule, "flow_ended");
+        }
+        assert!(f.try_claim().await.is_none());
+        // Whoever waits for the cancellation has nobody left to wait for.
+        let wait = CancelFlowWait::WaitTimeout(std::time::Duration::from_secs(60));
+        f.backend.cancel_flow(&flow.id, policy, wait).await.unwrap();
+    }
 }
 
 pub async fn waits_for_children(f: &Fixture) {

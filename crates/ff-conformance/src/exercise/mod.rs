@@ -158,7 +158,8 @@ fn of_flows() -> Vec<Exercise> {
         }
         flow_grow {
             extend_with_nodes, extend_with_what_is_skipped_at_once, late_edges, extend_refusals,
-            waits_for_children, nobody_waits_for_itself, replay_one, replay_skipped, replay_from,
+            edges_once, grows_to_the_limits with flow_grow::small_flows, waits_for_children,
+            waits_in_a_cancelled_flow, nobody_waits_for_itself, replay_one, replay_skipped, replay_from,
             fork, fork_with_steps,
         }
         flow_retention {

@@ -124,8 +124,8 @@ record! {
         policy: Arc<str> = [policy: Json],
         policy_version: i64 = [policy_version: Int4],
         kind: Word<EdgeKind> = [edge_kind: Text],
-        /// The version of the upstream's ending that the edge was counted with when it was added;
-        /// zero for an edge that was there before its upstream ended.
+        /// The version that the upstream had when the edge was added: what came of it up to then
+        /// was counted with the edge. Zero for an edge that is as old as its upstream.
         counted_version: u64 = [counted_version: Int],
     }
     index BY_UPSTREAM = ff_edge_upstream[partition_key, upstream_eid, flow_id, edge_id];

@@ -332,7 +332,7 @@ fn is_legal(event: &EventRow) -> bool {
         EventType::Limited => (from, to) == (Waiting, RateLimited),
         EventType::Unblocked => (from, to) == (WaitingChildren, Waiting),
         EventType::Skipped => (from, to) == (WaitingChildren, Skipped),
-        EventType::Held => matches!(from, Waiting | RateLimited) && to == Waiting,
+        EventType::Held => matches!(from, Waiting | RateLimited | Active) && to == Waiting,
         EventType::LeaseRevoked if from == Cancelled => to == Cancelled,
         EventType::LeaseExpired | EventType::LeaseRevoked => (from, to) == (Active, Waiting),
         EventType::PriorityChanged => (from, to) == (Waiting, Waiting),

@@ -288,8 +288,8 @@ pub fn prepare_extend_flow(
         policies: nodes.policies,
         edges,
         call,
-        max_nodes: limits::FLOW_NODES,
-        max_edges: limits::FLOW_EDGES,
+        max_nodes: limits.flow_nodes,
+        max_edges: limits.flow_edges,
     })
 }
 

@@ -288,10 +288,15 @@ pub(crate) fn hold(world: &World, change: &mut Change, row: &ExecutionRow) {
     if row.phase == LifecyclePhase::Suspended {
         end_waits(world, change, row, WaitEnd::ExecutionEnded);
     }
-    after.phase = LifecyclePhase::Runnable;
-    after.eligibility = EligibilityState::BlockedByOperator;
-    after.blocking = BlockingReason::PausedByFlowCancel;
-    after.public_state = PublicState::Waiting;
-    after.not_before = None;
+    hold_back(&mut after);
     transition(change, row, after, EventType::Held, world.now, |event| event);
+}
+
+/// Not handed out again, because its flow was cancelled.
+pub(crate) fn hold_back(row: &mut ExecutionRow) {
+    row.phase = LifecyclePhase::Runnable;
+    row.eligibility = EligibilityState::BlockedByOperator;
+    row.blocking = BlockingReason::PausedByFlowCancel;
+    row.public_state = PublicState::Waiting;
+    row.not_before = None;
 }

@@ -148,7 +148,11 @@ impl ExtendFlow {
     }
 
     /// All nodes are there from a call like this one. Some of them, or from another call: refused.
+    /// A call without nodes is repeated if all its edges are there.
     fn is_repeated(&self, world: &World) -> Result<bool, EngineError> {
+        if self.nodes.is_empty() {
+            return Ok(self.has_edges(world));
+        }
         let known = |node: &PreparedSubmission| world.executions.get(&node.row.key);
         let there: Vec<_> = self.nodes.iter().filter_map(known).collect();
         if there.is_empty() {
@@ -163,6 +167,15 @@ impl ExtendFlow {
             return Ok(true);
         }
         Err(EngineError::Conflict(ConflictKind::ExecutionIdReused))
+    }
+
+    /// Each edge of the call is there already, and the call names none twice.
+    fn has_edges(&self, world: &World) -> bool {
+        let depends = |edge: &EdgeRow| edge.kind == Word(EdgeKind::Depends);
+        let known = world.scan::<EdgeRow>(&all_edges(self.flow)).into_iter().filter(depends);
+        let mut known: HashSet<_> = known.map(|edge| (edge.upstream, edge.downstream)).collect();
+        let ends = |edge: &NewEdge| (self.id_of(edge.from).id, self.id_of(edge.to).id);
+        self.edges.iter().all(|edge| known.remove(&ends(edge)))
     }
 
     fn faults(&self, world: &World, flow: &FlowRow) -> Vec<Fault> {
@@ -307,10 +320,11 @@ impl ExtendFlow {
         }
     }
 
-    /// A parent that has ended is counted here and now, and its edge says so.
+    /// A parent that has ended is counted here and now. Its edge says so, and that nothing which the
+    /// parent was before is to be told or taken back.
     fn edge_row(&self, world: &World, edge: &NewEdge) -> EdgeRow {
         let upstream = self.id_of(edge.from);
-        let ended = world.executions.get(&upstream).filter(|row| row.is_finished());
+        let known = world.executions.get(&upstream);
         EdgeRow {
             key: EdgeKey { flow: self.flow, edge_id: edge.edge_id },
             upstream: upstream.id,
@@ -318,7 +332,7 @@ impl ExtendFlow {
             policy: "{}".into(),
             policy_version: 0,
             kind: Word(EdgeKind::Depends),
-            counted_version: ended.map_or(0, |row| row.version),
+            counted_version: known.map_or(0, |row| row.version),
         }
     }
 

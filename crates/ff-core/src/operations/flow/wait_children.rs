@@ -6,8 +6,8 @@ use crate::contracts::{EventType, WaitChildrenResult};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
 use crate::operations::execution::replay::block;
-use crate::operations::execution::{fence, transition};
-use crate::rows::{ChildrenRow, EventRow};
+use crate::operations::execution::{fence, hold_back, transition};
+use crate::rows::{ChildrenRow, EventRow, FlowKey, FlowState};
 use crate::state::{AttemptState, LifecyclePhase, OwnershipState};
 use crate::store::{Change, Needs, World, Write};
 
@@ -26,6 +26,13 @@ impl Operation for WaitChildren {
         needs.record::<ChildrenRow>(&children_of(self.handle.key()));
     }
 
+    fn more(&self, world: &World, needs: &mut Needs) {
+        let row = world.execution(self.handle.key());
+        let flow =
+            row.and_then(|row| Some(FlowKey { partition: row.key.partition, id: row.flow_id? }));
+        needs.flows.extend(flow);
+    }
+
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
         let mut change = Change::default();
         let children = world.record::<ChildrenRow>(&children_of(self.handle.key()));
@@ -37,9 +44,6 @@ impl Operation for WaitChildren {
         let Some(mut children) = children.filter(|_| open > 0) else {
             return Ok((WaitChildrenResult::Ended, change));
         };
-        children.waiting = true;
-        change.update(&children);
-
         let by = held.attempt.worker_instance_id.clone();
         let mut attempt = held.attempt.clone();
         attempt.lease_expires_at = None;
@@ -51,8 +55,22 @@ impl Operation for WaitChildren {
         after.ownership = OwnershipState::Unowned;
         after.attempt_state = AttemptState::AttemptInterrupted;
         after.not_before = None;
-        block(&mut after);
-        transition(&mut change, held.row, after, EventType::WaitingChildren, world.now, |event| {
+        let flow = world.flow_of(held.row).filter(|flow| flow.state == FlowState::Cancelled);
+        let event_type = match flow {
+            // Nobody is told of anything in a cancelled flow: it would wait for ever.
+            Some(flow) => {
+                hold_back(&mut after);
+                super::returned(&mut change, flow, held.row, world.now);
+                EventType::Held
+            }
+            None => {
+                children.waiting = true;
+                change.update(&children);
+                block(&mut after);
+                EventType::WaitingChildren
+            }
+        };
+        transition(&mut change, held.row, after, event_type, world.now, |event| {
             let details = serde_json::json!({ "open": open });
             EventRow { lease_ended: true, ..event.by(by).details(&details) }
         });
