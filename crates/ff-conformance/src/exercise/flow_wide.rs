@@ -1,15 +1,21 @@
 //! Graphs that do not fit into one transaction: wide, deep, and cancelled in chunks.
 
+use std::time::Duration;
+
 use ff_core::backend::{CancelFlowPolicy, CancelFlowWait};
 use ff_core::contracts::{
-    CancelFlowArgs, CancelFlowHeader, CancelFlowResult, FailureClass, FlowEdge, FlowNode,
-    FlowStatus, ListExecutionsArgs, ParentResultsArgs, SubmitFlowArgs,
+    CancelFlowArgs, CancelFlowHeader, CancelFlowResult, EdgePolicy, FailureClass, FlowEdge,
+    FlowNode, FlowStatus, ListExecutionsArgs, OnSatisfied, ParentResultsArgs, SubmitFlowArgs,
 };
-use ff_core::engine_backend::FlowOperations;
+use ff_core::engine::EngineConfig;
+use ff_core::engine_backend::{CounterOperations, FlowOperations};
+use ff_core::rows::BacklogMemberRow;
 use ff_core::state::PublicState;
+use ff_core::store::{Query, Scan};
 
 use super::flow_graph::{
-    claim_all, complete_all, describe, graph, parents_of, plant, settle, take,
+    Planted, claim_all, complete_all, describe, graph, parents_of, plant, settle, states, take,
+    with_policy,
 };
 use super::{Fixture, claim_from, code, failure, item, retries};
 
@@ -81,7 +87,7 @@ async fn cancelled(f: &Fixture, policy: CancelFlowPolicy) -> SubmitFlowArgs {
     assert!(f.try_claim().await.is_none(), "nothing of a cancelled flow is handed out");
     let other = f.submit(item()).await;
     assert_eq!(f.claim().await.execution_id, other, "other work goes on between the chunks");
-    let wait = CancelFlowWait::WaitTimeout(std::time::Duration::from_secs(60));
+    let wait = CancelFlowWait::WaitTimeout(Duration::from_secs(60));
     settle(f).await;
     if policy != CancelFlowPolicy::CancelAll {
         f.backend.complete(&first, None).await.expect("running members finish");
@@ -113,33 +119,103 @@ pub async fn hold_in_chunks(f: &Fixture) {
     cancelled(f, CancelFlowPolicy::FlowOnly).await;
 }
 
-pub async fn backlog_is_drained(f: &Fixture) {
-    let flow = plant(f, fan(1_200)).await;
-    let args = |reason: &str| CancelFlowArgs {
+/// Nothing is swept unless the exercise says so.
+pub fn swept_by_hand() -> EngineConfig {
+    EngineConfig { manual_sweeps: true, ..EngineConfig::default() }
+}
+
+/// The children of a member are still being told of its end when their flow is cancelled.
+pub async fn cancelled_amid_a_cascade(f: &Fixture) {
+    const WIDTH: usize = 3_000;
+    for fails in [false, true] {
+        let flow = plant(f, fan(WIDTH)).await;
+        let first = take(f, &flow, "first").await;
+        match fails {
+            false => drop(f.backend.complete(&first, None).await.unwrap()),
+            true => drop(f.backend.fail(&first, failure(FailureClass::Fatal)).await.unwrap()),
+        }
+        let (policy, wait) = (CancelFlowPolicy::CancelAll, CancelFlowWait::NoWait);
+        f.backend.cancel_flow(&flow.id, policy, wait).await.unwrap();
+        settle(f).await;
+        let seen = describe(f, &flow).await;
+        assert_eq!(seen.status, FlowStatus::Cancelled);
+        assert!(!seen.counts.contains_key(&PublicState::WaitingChildren), "{seen:?}");
+        assert_eq!(f.backend.recount_flow(&flow.id, false).await.unwrap(), [], "nothing is left");
+    }
+}
+
+/// Two things are left to do about one member since two moments, and both are due.
+pub async fn told_once(f: &Fixture) {
+    let children = (0..1_100).map(|at| format!("x>n{at}")).collect::<Vec<_>>().join(" ");
+    let any = EdgePolicy::AnyOf { on_satisfied: OnSatisfied::CancelRemaining };
+    let args = graph(&format!("a>x b>x {children} x>child other>child"));
+    let flow = plant(f, with_policy(args, "x", any)).await;
+    let first = take(f, &flow, "a").await;
+    f.backend.complete(&first, None).await.unwrap();
+    f.clock.advance(Duration::from_millis(1));
+    let x = take(f, &flow, "x").await;
+    f.backend.complete(&x, None).await.unwrap();
+    settle(f).await;
+    use PublicState::{Cancelled, WaitingChildren};
+    assert_eq!(states(f, &flow, "b child").await, [Cancelled, WaitingChildren], "one of two");
+    assert_eq!(f.backend.recount_flow(&flow.id, false).await.unwrap(), []);
+}
+
+async fn cancel_header(f: &Fixture, flow: &Planted) -> CancelFlowHeader {
+    let args = CancelFlowArgs {
         flow_id: flow.id,
-        reason: reason.into(),
+        reason: "not needed".into(),
         cancellation_policy: "mine".into(),
         now: f.now(),
     };
-    let header = f.backend.cancel_flow_header(args("first")).await.unwrap();
-    let CancelFlowHeader::Cancelled { member_execution_ids, .. } = header else {
+    f.backend.cancel_flow_header(args).await.unwrap()
+}
+
+/// Whom a header that was cancelled before names.
+async fn left(f: &Fixture, flow: &Planted) -> Vec<String> {
+    match cancel_header(f, flow).await {
+        CancelFlowHeader::AlreadyTerminal { member_execution_ids, .. } => member_execution_ids,
+        other => panic!("it was cancelled before: {other:?}"),
+    }
+}
+
+pub async fn backlog_is_drained(f: &Fixture) {
+    let flow = plant(f, fan(1_200)).await;
+    assert_eq!(complete_all(f).await, 1);
+    settle(f).await;
+    let CancelFlowHeader::Cancelled { member_execution_ids, .. } = cancel_header(f, &flow).await
+    else {
         panic!("the flow lived");
     };
-    assert_eq!(member_execution_ids.len(), 1_000, "the first of them at once");
-    let left = || async {
-        match f.backend.cancel_flow_header(args("again")).await.unwrap() {
-            CancelFlowHeader::AlreadyTerminal { member_execution_ids, .. } => member_execution_ids,
-            other => panic!("it was cancelled before: {other:?}"),
-        }
-    };
+    let mut wire: Vec<_> = flow.ids.iter().map(|id| id.as_str().to_owned()).collect();
+    wire.sort_unstable();
+    let everybody = wire.clone();
+    wire.retain(|id| id != flow.node("first").as_str());
+    assert_eq!(member_execution_ids, wire, "whoever has not ended, and nobody else");
+    assert_eq!(left(f, &flow).await, wire, "the rest of them is reached later");
     settle(f).await;
-    assert_eq!(left().await.len(), 1_202, "everybody waits for an acknowledgement");
-    assert_eq!(describe(f, &flow).await.counts, [(PublicState::Cancelled, 1_202)].into());
-    f.backend.ack_cancel_member(&flow.id, flow.node("first")).await.unwrap();
+    assert_eq!(left(f, &flow).await, wire, "everybody waits for an acknowledgement");
+    let counts = [(PublicState::Completed, 1), (PublicState::Cancelled, 1_201)].into();
+    assert_eq!(describe(f, &flow).await.counts, counts);
+    f.backend.ack_cancel_member(&flow.id, flow.node("last")).await.unwrap();
     f.advance(29_000).await;
-    assert_eq!(left().await.len(), 1_201);
+    assert_eq!(left(f, &flow).await.len(), 1_200);
     f.advance(1_000).await;
-    assert_eq!(left().await.len(), 1_000, "the backlog is empty: the members themselves are named");
+    assert_eq!(left(f, &flow).await, everybody, "the backlog is empty: all members are named");
+}
+
+/// The patience with a backlog is over before the last members were reached.
+pub async fn late_backlog_is_drained(f: &Fixture) {
+    let flow = plant(f, fan(2_500)).await;
+    cancel_header(f, &flow).await;
+    // Somebody of those who were reached at once is off the backlog.
+    let first = flow.ids.iter().min().expect("it has members");
+    f.backend.ack_cancel_member(&flow.id, first).await.unwrap();
+    f.advance(31_000).await;
+    let scans = vec![Scan::of::<BacklogMemberRow>(Vec::new()).limit(10)];
+    let query = Query::Records { keys: Vec::new(), scans };
+    assert!(f.backend.engine().query(query).await.unwrap().records.is_empty(), "nobody is left");
+    assert_eq!(left(f, &flow).await.len(), 2_502);
 }
 
 /// The lanes and the batches do not care how an execution came to be a member.
@@ -184,7 +260,7 @@ async fn complete_with(f: &Fixture, result: &[u8]) -> usize {
 pub async fn thousands_of_parents(f: &Fixture) {
     const WIDTH: usize = 2_200;
     let mut args = merging(WIDTH);
-    args.nodes[WIDTH].work = item().policy(retries(0, 0)).delay(std::time::Duration::from_secs(60));
+    args.nodes[WIDTH].work = item().policy(retries(0, 0)).delay(Duration::from_secs(60));
     let flow = plant(f, args).await;
     assert_eq!(complete_with(f, b"7").await, WIDTH);
     f.advance(60_000).await;

@@ -170,7 +170,9 @@ fn of_flows() -> Vec<Exercise> {
         }
         flow_wide {
             fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,
-            hold_in_chunks, backlog_is_drained, many_flows, thousands_of_parents,
+            hold_in_chunks, cancelled_amid_a_cascade with flow_wide::swept_by_hand,
+            told_once with flow_wide::swept_by_hand,
+            backlog_is_drained, late_backlog_is_drained with flow_wide::swept_by_hand, many_flows, thousands_of_parents,
             large_results_of_parents,
         }
     }

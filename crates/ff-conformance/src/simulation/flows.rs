@@ -8,7 +8,9 @@ use ff_core::contracts::{
 };
 use ff_core::engine::prepare_submit_flow;
 use ff_core::limits::Limits;
-use ff_core::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp, SubmitFlow};
+use ff_core::operations::flow::{
+    AckCancelMember, CancelFlow, CancelFlowHeaderOp, CancelledHeader, SubmitFlow,
+};
 use ff_core::rows::{BacklogMemberRow, BacklogRow, FlowKey};
 use ff_core::store::Job;
 use ff_core::types::{ExecutionId, ExecutionKey, FlowId, Namespace, TimestampMs};
@@ -70,8 +72,8 @@ pub(super) fn cancel_header(flow: FlowKey) -> CancelFlowHeaderOp {
     CancelFlowHeaderOp { flow, args }
 }
 
-pub(super) fn cancelled(header: &CancelFlowHeader) -> Answer {
-    match header {
+pub(super) fn cancelled(cancelled: &CancelledHeader) -> Answer {
+    match &cancelled.header {
         CancelFlowHeader::Cancelled { member_execution_ids, .. } => {
             let ids = member_execution_ids.iter().filter_map(|id| ExecutionId::parse(id).ok());
             Answer::Cancelled(ids.map(|id| id.key()).collect())

@@ -5,19 +5,21 @@ use std::time::Duration;
 use super::{EngineBackend, flow_key, parents, visible};
 use crate::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use crate::contracts::{
-    ExtendFlowArgs, FlowGraph, FlowGraphArgs, FlowPage, FlowSnapshot, ForkFlowArgs, ListFlowsArgs,
-    ListOrder, ParentPage, ParentResultsArgs, ReplayFlowArgs, ReplayFlowResult, SubmitFlowArgs,
-    SubmitFlowResult, WaitChildrenResult,
+    CancelFlowHeader, ExtendFlowArgs, FlowGraph, FlowGraphArgs, FlowPage, FlowSnapshot,
+    ForkFlowArgs, ListFlowsArgs, ListOrder, ParentPage, ParentResultsArgs, ReplayFlowArgs,
+    ReplayFlowResult, SubmitFlowArgs, SubmitFlowResult, WaitChildrenResult,
 };
 use crate::engine::{Engine, check_bytes, check_count, check_text};
 use crate::engine::{prepare_extend_flow, prepare_submit_flow};
 use crate::engine_error::{EngineError, StateKind};
 use crate::limits;
 use crate::operations::flow::cascade::edges_into;
-use crate::operations::flow::{ReplayFlow, WaitChildren};
+use crate::operations::flow::{
+    CancelledHeader, ReplayFlow, Rest, WaitChildren, backlog_members, members_going_on,
+};
 use crate::rows::{
-    CascadeKey, CascadeKind, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow,
-    FlowKey, FlowRow, Record, Word,
+    BacklogMemberRow, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey,
+    FlowRow, Record,
 };
 use crate::state::LifecyclePhase;
 use crate::store::{FlowListQuery, ListQuery, Query, Scan};
@@ -205,9 +207,7 @@ async fn is_quiet(
     flow: FlowKey,
     policy: CancelFlowPolicy,
 ) -> Result<bool, EngineError> {
-    let kind = Word(CascadeKind::Members);
-    let key = CascadeKey { subject: flow.id, version: 0, kind };
-    let keys = vec![CascadeRow::erase_key(&key)];
+    let keys = vec![CascadeRow::erase_key(&members_going_on(flow))];
     let going_on = engine.query(Query::Records { keys, scans: Vec::<Scan>::new() }).await?;
     if !going_on.records.is_empty() {
         return Ok(false);
@@ -220,4 +220,57 @@ async fn is_quiet(
             !members.iter().any(|row| row.phase == LifecyclePhase::Active)
         }
     })
+}
+
+/// The members of a flow that somebody wants, read page by page.
+pub(super) async fn members(
+    engine: &Engine,
+    flow: FlowKey,
+    wanted: impl Fn(&ExecutionRow) -> bool,
+) -> Result<Vec<ExecutionRow>, EngineError> {
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let list = ListQuery {
+            flow_id: Some(flow.id),
+            order: ListOrder::OldestFirst,
+            after,
+            limit: limits::PAGE,
+            ..ListQuery::default()
+        };
+        let page = engine.query(Query::Executions(list)).await?.executions;
+        let last = page.len() < limits::PAGE;
+        after = page.last().map(|row| (row.created_at, row.key.id));
+        found.extend(page.into_iter().filter(&wanted));
+        if last {
+            return Ok(found);
+        }
+    }
+}
+
+/// Names the members that a header's cancellation did not look at itself, because they are many.
+pub(super) async fn name_the_rest(
+    engine: &Engine,
+    flow: FlowKey,
+    cancelled: CancelledHeader,
+) -> Result<CancelFlowHeader, EngineError> {
+    let CancelledHeader { mut header, rest } = cancelled;
+    let Some(rest) = rest else { return Ok(header) };
+    let members = members(engine, flow, |row| rest.names(row)).await?;
+    // After the members: whoever is reached meanwhile is found in one place or the other.
+    let backlog = match rest {
+        Rest::Unreached => {
+            let query = Query::Records { keys: Vec::new(), scans: vec![backlog_members(flow)] };
+            let rows = engine.query(query).await?;
+            rows.records::<BacklogMemberRow>().map_err(|error| engine.store_error(error))?
+        }
+        Rest::Cancelled | Rest::Everybody => Vec::new(),
+    };
+    let (CancelFlowHeader::Cancelled { member_execution_ids: ids, .. }
+    | CancelFlowHeader::AlreadyTerminal { member_execution_ids: ids, .. }) = &mut header;
+    ids.extend(members.iter().map(|row| row.key.execution_id().as_str().to_owned()));
+    ids.extend(backlog.iter().map(|row| (*row.key.execution_id).to_owned()));
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(header)
 }

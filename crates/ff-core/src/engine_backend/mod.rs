@@ -276,7 +276,8 @@ pub trait EngineBackend: Send + Sync + 'static {
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("policy", &args.cancellation_policy, 0, limits::NAME_BYTES)?;
         let flow = flow_key(self.engine(), &args.flow_id);
-        self.engine().run(self.scope(), CancelFlowHeaderOp { flow, args }).await
+        let cancelled = self.engine().run(self.scope(), CancelFlowHeaderOp { flow, args }).await?;
+        flow::name_the_rest(self.engine(), flow, cancelled).await
     }
 
     async fn ack_cancel_member(

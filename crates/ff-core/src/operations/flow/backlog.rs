@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::due::Step;
 use crate::rows::{
-    BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, CascadeRow, ExecutionRow, FlowKey,
-    values,
+    BacklogKey, BacklogMemberKey, BacklogMemberRow, BacklogRow, CascadeKey, CascadeKind,
+    CascadeRow, ExecutionRow, FlowKey, Word, values,
 };
 use crate::store::{Change, Needs, Scan, World};
 
@@ -16,7 +16,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const DRAINED: usize = 1_000;
 
 /// Everybody whom the backlog still names. The lock of its header stands for them.
-pub(super) fn members(flow: FlowKey) -> Scan {
+pub(crate) fn members(flow: FlowKey) -> Scan {
     Scan::of::<BacklogMemberRow>(values![flow]).limit(usize::MAX).unlocked()
 }
 
@@ -35,7 +35,13 @@ pub(super) fn more(needs: &mut Needs, flow: FlowKey) {
 
 pub(super) fn more_to_drain(needs: &mut Needs, flow: FlowKey) {
     more(needs, flow);
+    needs.record::<CascadeRow>(&going_on(flow));
     needs.scan(&some_members(flow));
+}
+
+/// What is left to do while members have yet to be reached.
+pub(crate) fn going_on(flow: FlowKey) -> CascadeKey {
+    CascadeKey { subject: flow.id, version: 0, kind: Word(CascadeKind::Members) }
 }
 
 pub(super) fn is_loaded(world: &World, flow: FlowKey) -> bool {
@@ -56,6 +62,10 @@ pub(super) fn add(world: &World, change: &mut Change, flow: FlowKey, rows: &[&Ex
 
 /// Nobody acknowledges: the members have ended all the same, so the backlog is of no more use.
 pub(super) fn drain(world: &World, change: &mut Change, row: &CascadeRow) -> Step {
+    // Each chunk of members that have yet to be reached adds to the backlog.
+    if world.record::<CascadeRow>(&going_on(row.flow)).is_some() {
+        return Step::Waits(world.now);
+    }
     let scan = some_members(row.flow);
     for member in world.scan::<BacklogMemberRow>(&scan) {
         change.delete::<BacklogMemberRow>(&member.key);

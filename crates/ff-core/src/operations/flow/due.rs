@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 use super::cascade::{self, SPARED, Told, edges_from, edges_into};
-use super::drafts::{latest, latest_execution};
+use super::drafts::{latest, latest_execution, latest_flow};
 use super::reach::{self, CHUNK};
 use super::{backlog, forget, replay};
 use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::rows::{
     CascadeKind, CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey, EdgeGroupRow, EdgeKind,
-    EdgeRow, Record, TimerKey, TimerKind, TimerRow, Word, values,
+    EdgeRow, FlowKey, FlowState, Record, TimerKey, TimerKind, TimerRow, Word, values,
 };
 use crate::state::{AttemptOutcome, TerminalOutcome};
 use crate::store::{Change, MemberScan, Needs, Scan, World, Write};
@@ -130,18 +130,24 @@ pub(crate) fn due(world: &World, change: &mut Change, timer: &TimerRow) {
         again = Some(again.map_or(at, |known| known.min(at)));
     }
     let next = again.map(|due_at| TimerKey { due_at, ..timer.key });
-    // Something else in this sweep may have left more to do about the same subject.
-    let armed = |write: &Write<TimerRow>| match write {
-        Write::Insert(row) | Write::Update(row) => row.key == timer.key,
-        Write::Delete(_) => false,
-    };
-    if next != Some(timer.key) && !change.timers.iter().any(armed) {
-        change.timers.push(Write::Delete(timer.key));
+    if next != Some(timer.key) {
+        looked_at(change, timer);
     }
     if let Some(key) = next {
         change.timers.push(Write::Update(TimerRow { key, members: Vec::new() }));
     }
     debug_assert_eq!(timer.key.kind, TimerKind::Cascade);
+}
+
+/// The timer has done its work, unless this sweep has left more to do about the same subject.
+pub(crate) fn looked_at(change: &mut Change, timer: &TimerRow) {
+    let armed = |write: &Write<TimerRow>| match write {
+        Write::Insert(row) | Write::Update(row) => row.key == timer.key,
+        Write::Delete(_) => false,
+    };
+    if !change.timers.iter().any(armed) {
+        change.timers.push(Write::Delete(timer.key));
+    }
 }
 
 /// What became of a cascade.
@@ -159,6 +165,10 @@ fn step(world: &World, change: &mut Change, row: &CascadeRow) -> Step {
         return Step::Waits(world.now);
     }
     match row.key.kind.0 {
+        CascadeKind::Ended if is_cancelled(world, change, row.flow) => {
+            count(world, change, row);
+            Step::Done
+        }
         CascadeKind::Ended | CascadeKind::Reopened => {
             let edges = edges_from(row.flow, subject, row.after);
             let last = tell(world, change, row, &edges);
@@ -215,6 +225,17 @@ fn is_loaded(world: &World, row: &CascadeRow) -> bool {
     }
 }
 
+/// Nobody is told of anything in a cancelled flow.
+fn is_cancelled(world: &World, change: &Change, flow: FlowKey) -> bool {
+    latest_flow(world, change, flow).is_some_and(|flow| flow.state == FlowState::Cancelled)
+}
+
+fn count(world: &World, change: &mut Change, row: &CascadeRow) {
+    if !row.counted {
+        cascade::count(world, change, row.flow, row.outcome.0, false);
+    }
+}
+
 fn tell(world: &World, change: &mut Change, row: &CascadeRow, edges: &Scan) -> Option<Uuid> {
     let told = Told {
         flow: row.flow,
@@ -226,16 +247,7 @@ fn tell(world: &World, change: &mut Change, row: &CascadeRow, edges: &Scan) -> O
     if row.key.kind == Word(CascadeKind::Reopened) {
         return replay::take_back(world, change, &told, &world.scan(edges));
     }
-    if !row.counted {
-        cascade::count(world, change, row.flow, row.outcome.0, false);
-    }
-    let cancelled = world
-        .flows
-        .get(&row.flow)
-        .is_some_and(|flow| flow.state == crate::rows::FlowState::Cancelled);
-    if cancelled {
-        return None;
-    }
+    count(world, change, row);
     cascade::tell(world, change, &told, &world.scan(edges))
 }
 

@@ -19,8 +19,9 @@ mod submit_flow;
 mod wait_children;
 
 pub use ack_cancel_member::AckCancelMember;
+pub(crate) use backlog::{going_on as members_going_on, members as backlog_members};
 pub use cancel_flow::CancelFlow;
-pub use cancel_flow_header::CancelFlowHeaderOp;
+pub use cancel_flow_header::{CancelFlowHeaderOp, CancelledHeader, Rest};
 pub use extend_flow::{End, ExtendFlow, NewEdge};
 pub use recount_flow::RecountFlow;
 pub use replay::ReplayFlow;

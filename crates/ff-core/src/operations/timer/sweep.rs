@@ -67,8 +67,13 @@ impl Operation for Sweep {
         let mut change = Change::default();
         let mut sweeping = Sweeping::default();
         let mut limits: HashSet<Uuid> = HashSet::new();
+        let mut subjects: HashSet<Uuid> = HashSet::new();
         for timer in cascades(world) {
-            flow::due::due(world, &mut change, timer);
+            // The first look at a subject goes on with all that is left to do about it.
+            match subjects.insert(timer.key.subject) {
+                true => flow::due::due(world, &mut change, timer),
+                false => flow::due::looked_at(&mut change, timer),
+            }
         }
         sweeping.moved.extend(change.executions.iter().filter_map(moved_key));
         for timer in &world.due_timers {
