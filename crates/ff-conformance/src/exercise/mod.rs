@@ -13,6 +13,7 @@ mod delay_deadline;
 mod fail;
 mod fencing;
 mod fixture;
+mod flow_again;
 mod flow_cancel;
 mod flow_graph;
 mod flow_grow;
@@ -149,6 +150,12 @@ fn executions_and_waits() -> Vec<Exercise> {
 
 fn of_flows() -> Vec<Exercise> {
     exercises! {
+        flow_again {
+            fork_of_a_fork, replay_in_a_fork, replay_after_a_replay,
+            late_failures_stay_forgotten with flow_wide::swept_by_hand,
+            late_edge_to_a_reopened_parent with flow_wide::swept_by_hand,
+            replays_of_flows_are_capped,
+        }
         flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
         flow_graph {
             chain, diamond, failure_skips, cancelled_and_expired_count_as_failed, any_of,

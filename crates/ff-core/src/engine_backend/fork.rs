@@ -7,7 +7,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{flow_key, visible};
-use crate::contracts::{EdgeGroupState, EdgePolicy, ForkFlowArgs, ListOrder};
+use crate::contracts::{EdgeGroupState, EdgePolicy, ForkFlowArgs};
 use crate::engine::{Engine, edge_row, node_id};
 use crate::engine_error::{EngineError, StateKind};
 use crate::limits;
@@ -22,7 +22,7 @@ use crate::rows::{
     FlowState, StepRow, Word, raw_object, values, with_raw,
 };
 use crate::state::{AttemptState, BlockingReason, EligibilityState, LifecyclePhase, PublicState};
-use crate::store::{ListQuery, Query, Scan};
+use crate::store::{Query, Scan};
 use crate::types::{ExecutionKey, FlowId, Namespace, TimestampMs};
 
 /// An identity is drawn until it falls on the old flow's partition, so that the new flow can name
@@ -101,7 +101,8 @@ struct Part {
 
 impl Part {
     async fn read(engine: &Engine, flow: FlowKey, from: Uuid) -> Result<Self, EngineError> {
-        let mut members = members(engine, flow).await?;
+        let members = super::flow::members(engine, flow, |_| true).await?;
+        let mut members: HashMap<_, _> = members.into_iter().map(|row| (row.key.id, row)).collect();
         let (all, policies) = edges(engine, flow).await?;
         let ids: Vec<Uuid> = members.keys().copied().collect();
         let places: HashMap<Uuid, usize> =
@@ -119,7 +120,14 @@ impl Part {
         let edges = all.iter().filter(|edge| own.contains(&edge.downstream));
         // The chosen node runs whatever its own parents have said.
         let edges = edges.filter(|edge| edge.downstream != from);
-        let edges = edges.map(|edge| (edge.upstream, edge.downstream)).collect();
+        let edges: Vec<_> = edges.map(|edge| (edge.upstream, edge.downstream)).collect();
+        // Parents that an earlier fork has left in an older flow.
+        for (upstream, _) in &edges {
+            if !members.contains_key(upstream) {
+                let rows = engine.query(Query::Execution(flow.member(*upstream))).await?;
+                members.extend(rows.executions.into_iter().map(|row| (row.key.id, row)));
+            }
+        }
         Ok(Self { from, members, inside, edges, policies })
     }
 
@@ -179,8 +187,11 @@ impl Part {
 
     /// A parent that is not run again counts as it ended.
     fn count_outside(&self, group: &mut EdgeGroupRow, parent: Uuid) -> Result<(), EngineError> {
-        let outcome = self.members.get(&parent).and_then(outcome_of);
-        let Some(outcome) = outcome else {
+        let Some(row) = self.members.get(&parent) else {
+            let detail = "a parent of a node behind it was forgotten with its flow";
+            return Err(EngineError::invalid(detail));
+        };
+        let Some(outcome) = outcome_of(row) else {
             let detail = "a parent of a node behind it has not ended, and stays in the old flow";
             return Err(EngineError::invalid(detail));
         };
@@ -272,30 +283,6 @@ fn copy(
         key_ttl: None,
         delay: None,
         deadline: deadline.map(std::time::Duration::from_millis),
-    }
-}
-
-async fn members(
-    engine: &Engine,
-    flow: FlowKey,
-) -> Result<HashMap<Uuid, ExecutionRow>, EngineError> {
-    let mut found: HashMap<Uuid, ExecutionRow> = HashMap::new();
-    let mut after = None;
-    loop {
-        let list = ListQuery {
-            flow_id: Some(flow.id),
-            order: ListOrder::OldestFirst,
-            after,
-            limit: limits::PAGE,
-            ..ListQuery::default()
-        };
-        let page = engine.query(Query::Executions(list)).await?.executions;
-        let last = page.len() < limits::PAGE;
-        after = page.last().map(|row| (row.created_at, row.key.id));
-        found.extend(page.into_iter().map(|row| (row.key.id, row)));
-        if last {
-            return Ok(found);
-        }
     }
 }
 

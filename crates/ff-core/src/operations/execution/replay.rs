@@ -3,9 +3,18 @@
 use serde_json::json;
 
 use super::requeue::make_ready;
+use crate::engine_error::{EngineError, StateKind};
 use crate::rows::{AttemptRow, Blob, ExecutionRow, TimerKind, TimerRow};
 use crate::state::{AttemptState, BlockingReason, EligibilityState, PublicState};
 use crate::store::{Change, World, Write};
+
+/// Refuses what has been run again as often as its policy allows.
+pub(crate) fn check_replays(row: &ExecutionRow) -> Result<(), EngineError> {
+    match row.policy().max_replay_count.is_some_and(|max| row.replay_count() >= max) {
+        true => Err(EngineError::State(StateKind::MaxReplaysExhausted)),
+        false => Ok(()),
+    }
+}
 
 /// The row as it will be, ready to be handed out; its attempt and its timer are written here.
 pub(crate) fn rewind(world: &World, change: &mut Change, row: &ExecutionRow) -> ExecutionRow {

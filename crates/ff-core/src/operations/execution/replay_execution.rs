@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::replay::{block, rewind};
+use super::replay::{block, check_replays, rewind};
 use super::transition;
 use crate::contracts::{EventType, ReplayExecutionArgs, ReplayExecutionResult};
 use crate::engine_error::{EngineError, StateKind};
@@ -60,9 +60,7 @@ pub(crate) fn replay(
     if row.phase != LifecyclePhase::Terminal {
         return Err(EngineError::State(StateKind::ExecutionNotTerminal));
     }
-    if row.policy().max_replay_count.is_some_and(|max| row.replay_count() >= max) {
-        return Err(EngineError::State(StateKind::MaxReplaysExhausted));
-    }
+    check_replays(row)?;
     flow::replay::check_told(world, row)?;
     let outcome = world.current_attempt(row).and_then(|attempt| attempt.outcome);
     let skipped_member = row.flow_id.is_some()

@@ -346,6 +346,13 @@ pub(super) fn tell(
 fn tell_group(world: &World, change: &mut Change, told: &Told, downstream: Uuid) {
     let key = EdgeGroupKey { flow: told.flow, downstream };
     let Some(mut group) = latest::<EdgeGroupRow>(world, change, &key) else { return };
+    // Told late, and meanwhile the member was replayed: that is forgotten.
+    let forgotten = told.outcome != TerminalOutcome::Success
+        && told.at < world.now
+        && group.reset_at.is_some_and(|reset| told.at < reset);
+    if forgotten {
+        return;
+    }
     count_parent(&mut group, told.outcome, 1);
     let undecided = group.is_pending() || fires_twice();
     if undecided {
@@ -404,10 +411,7 @@ pub(super) fn decided(world: &World, change: &mut Change, told: &Told, group: &E
 pub(super) fn follow(world: &World, change: &mut Change, group: &EdgeGroupRow) -> bool {
     let key = group.key.flow.member(group.key.downstream);
     let Some(child) = latest_execution(world, change, key) else { return false };
-    let waits = !child.is_finished()
-        && child.eligibility == EligibilityState::BlockedByDependencies
-        && child.attempt_state != AttemptState::AttemptInterrupted;
-    if !waits && !fires_twice() {
+    if !waits(&child) && !fires_twice() {
         return true;
     }
     match group.state.0 {
@@ -416,6 +420,13 @@ pub(super) fn follow(world: &World, change: &mut Change, group: &EdgeGroupRow) -
         EdgeGroupState::Pending | EdgeGroupState::Cancelled => {}
     }
     true
+}
+
+/// Whether a member waits for its parents, and not for nodes that it has added.
+pub(super) fn waits(row: &ExecutionRow) -> bool {
+    !row.is_finished()
+        && row.eligibility == EligibilityState::BlockedByDependencies
+        && row.attempt_state != AttemptState::AttemptInterrupted
 }
 
 /// Whatever the member waited for has happened.

@@ -17,7 +17,7 @@ use crate::rows::{
     CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupRow, EdgeKind, EdgeRow, Endings, ExecutionRow,
     FlowKey, FlowRow, FlowState, Word,
 };
-use crate::state::{AttemptState, EligibilityState, TerminalOutcome};
+use crate::state::TerminalOutcome;
 use crate::store::{Change, Needs, World};
 
 #[derive(Debug)]
@@ -172,7 +172,8 @@ impl<'w> Recount<'w> {
     /// What members that wait for their parents have heard of them.
     fn groups(&mut self) {
         for group in self.world.scan::<EdgeGroupRow>(&ReplayFlow::groups(self.flow.key)) {
-            let Some(child) = self.row(group.key.downstream).filter(|row| waits(row)) else {
+            let Some(child) = self.row(group.key.downstream).filter(|row| cascade::waits(row))
+            else {
                 continue;
             };
             let subject = format!("the parents of {}", child.key.execution_id());
@@ -254,13 +255,6 @@ impl<'w> Recount<'w> {
             }
         }
     }
-}
-
-/// Whether a member waits for its parents and for nothing else.
-fn waits(row: &ExecutionRow) -> bool {
-    !row.is_finished()
-        && row.eligibility == EligibilityState::BlockedByDependencies
-        && row.attempt_state != AttemptState::AttemptInterrupted
 }
 
 fn whole(number: u64) -> i64 {

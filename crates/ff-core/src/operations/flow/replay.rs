@@ -1,6 +1,6 @@
 //! Running members again: what their children and their flow were told is taken back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use super::{graph, rule};
 use crate::contracts::{EdgeGroupState, EventType, ReplayFlowResult};
 use crate::engine_error::{ContentionKind, EngineError, StateKind};
 use crate::operations::Operation;
-use crate::operations::execution::replay::{block, rewind};
+use crate::operations::execution::replay::{block, check_replays, rewind};
 use crate::operations::execution::transition;
 use crate::rows::{
     CascadeKind, CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey, EdgeGroupRow, EdgeKind,
@@ -127,6 +127,10 @@ pub(super) fn take_back(
     edges: &[EdgeRow],
 ) -> Option<Uuid> {
     for edge in edges {
+        // An edge that was added since then has never heard what is taken back.
+        if edge.counted_version >= told.version {
+            continue;
+        }
         match edge.kind.0 {
             EdgeKind::Depends => {
                 let key = EdgeGroupKey { flow: told.flow, downstream: edge.downstream };
@@ -198,10 +202,18 @@ impl Operation for ReplayFlow {
         needs.scan(&Self::edges(flow));
         needs.scan(&Self::groups(flow));
         needs.scan(&Self::cascades(flow));
-        let awaits = |edge: &EdgeRow| edge.kind == Word(EdgeKind::Awaits);
-        for edge in world.scan::<EdgeRow>(&Self::edges(flow)).into_iter().filter(awaits) {
-            let key = ChildrenKey { execution: flow.member(edge.downstream) };
-            needs.record::<ChildrenRow>(&key);
+        let members = world.members(&Self::members(flow));
+        let members: HashSet<Uuid> = members.iter().map(|row| row.key.id).collect();
+        for edge in world.scan::<EdgeRow>(&Self::edges(flow)) {
+            match edge.kind.0 {
+                EdgeKind::Depends if members.contains(&edge.upstream) => {}
+                // A parent that has stayed in the flow that this one was forked from.
+                EdgeKind::Depends => needs.unwritten_execution(flow.member(edge.upstream)),
+                EdgeKind::Awaits => {
+                    let execution = flow.member(edge.downstream);
+                    needs.record::<ChildrenRow>(&ChildrenKey { execution });
+                }
+            }
         }
     }
 
@@ -246,6 +258,8 @@ struct Rewinding<'w> {
     edges: Vec<(usize, usize)>,
     /// By the downstream.
     parents: Vec<Vec<usize>>,
+    /// By the downstream, parents that have stayed in the flow that this one was forked from.
+    outside: HashMap<usize, Vec<Uuid>>,
     /// Who added a node.
     awaits: HashMap<Uuid, Vec<Uuid>>,
     from: usize,
@@ -259,19 +273,24 @@ impl<'w> Rewinding<'w> {
         let all: Vec<EdgeRow> = world.scan(&ReplayFlow::edges(flow.key));
         let (awaits, decide): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|edge| edge.kind == Word(EdgeKind::Awaits));
-        let place =
-            |edge: &EdgeRow| Some((*places.get(&edge.upstream)?, *places.get(&edge.downstream)?));
-        let edges: Vec<_> = decide.iter().filter_map(place).collect();
-        let mut parents = vec![Vec::new(); members.len()];
-        for (from, to) in &edges {
-            parents[*to].push(*from);
+        let (mut edges, mut parents) = (Vec::new(), vec![Vec::new(); members.len()]);
+        let mut outside: HashMap<usize, Vec<Uuid>> = HashMap::new();
+        for edge in decide {
+            let Some(to) = places.get(&edge.downstream).copied() else { continue };
+            match places.get(&edge.upstream).copied() {
+                Some(from) => {
+                    edges.push((from, to));
+                    parents[to].push(from);
+                }
+                None => outside.entry(to).or_default().push(edge.upstream),
+            }
         }
         let mut added: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
         for edge in awaits {
             added.entry(edge.upstream).or_default().push(edge.downstream);
         }
         let from = places.get(&row.key.id).copied().unwrap_or(0);
-        Self { world, flow, members, edges, parents, awaits: added, from }
+        Self { world, flow, members, edges, parents, outside, awaits: added, from }
     }
 
     fn run(&self, change: &mut Change) -> Result<Vec<crate::types::ExecutionId>, EngineError> {
@@ -281,20 +300,24 @@ impl<'w> Rewinding<'w> {
         for at in self.sorted(&reached) {
             let row = self.members[at];
             if !row.is_finished() {
-                if row.eligibility != crate::state::EligibilityState::BlockedByDependencies {
+                if !cascade::waits(row) {
                     let detail = format!("{} depends on it and runs", row.key.execution_id());
                     return Err(EngineError::invalid(detail));
                 }
-                self.regroup(change, at, &rewound);
+                if let Some(group) = self.regroup(change, at, &rewound) {
+                    cascade::follow(self.world, change, &group);
+                }
                 continue;
             }
-            let state = match at == self.from {
-                true => EdgeGroupState::Satisfied,
+            let group = match at == self.from {
+                true => None,
                 false => self.regroup(change, at, &rewound),
             };
+            let state = group.map_or(EdgeGroupState::Satisfied, |group| group.state.0);
             if state == EdgeGroupState::Impossible {
                 continue;
             }
+            check_replays(row)?;
             rewound[at] = true;
             uncount(self.world, change, self.flow.key, row);
             let mut after = rewind(self.world, change, row);
@@ -333,31 +356,42 @@ impl<'w> Rewinding<'w> {
         sorted
     }
 
-    /// Counts a node's parents anew, those that run again as open.
-    fn regroup(&self, change: &mut Change, at: usize, rewound: &[bool]) -> EdgeGroupState {
+    /// Counts a node's parents anew, those that run again as open. A node that waits does not hear
+    /// again what was forgotten when it was replayed.
+    fn regroup(&self, change: &mut Change, at: usize, rewound: &[bool]) -> Option<EdgeGroupRow> {
         let row = self.members[at];
         let key = EdgeGroupKey { flow: self.flow.key, downstream: row.key.id };
-        let Some(mut group) = latest::<EdgeGroupRow>(self.world, change, &key) else {
-            return EdgeGroupState::Satisfied;
-        };
+        let known = latest::<EdgeGroupRow>(self.world, change, &key)?;
+        let reset_at = known.reset_at.filter(|_| !row.is_finished());
+        let mut group = EdgeGroupRow { reset_at, ..known.clone() };
         (group.succeeded, group.failed, group.skipped) = (0, 0, 0);
-        group.parents = 0;
-        for &from in &self.parents[at] {
-            group.parents += 1;
-            if let Some(outcome) = outcome_of(self.members[from]).filter(|_| !rewound[from]) {
-                match outcome {
-                    TerminalOutcome::Success => group.succeeded += 1,
-                    TerminalOutcome::Skipped => group.skipped += 1,
-                    _ => group.failed += 1,
-                }
+        let inside = self.parents[at].iter().map(|from| (self.members[*from], rewound[*from]));
+        let ids = self.outside.get(&at).map_or(&[][..], Vec::as_slice);
+        let outside = ids.iter().filter_map(|id| self.world.executions.get(&key.flow.member(*id)));
+        let outside: Vec<_> = outside.map(|row| (row, false)).collect();
+        let gone = ids.len() - outside.len();
+        group.parents = whole(self.parents[at].len() + ids.len());
+        let mut counted = 0;
+        for (parent, runs_again) in inside.chain(outside) {
+            let Some(outcome) = outcome_of(parent) else { continue };
+            let forgotten = reset_at.is_some_and(|reset| parent.terminal_at <= Some(reset));
+            counted += i64::from(outcome == TerminalOutcome::Success);
+            match outcome {
+                _ if runs_again => {}
+                TerminalOutcome::Success => group.succeeded += 1,
+                _ if forgotten => {}
+                TerminalOutcome::Skipped => group.skipped += 1,
+                _ => group.failed += 1,
             }
         }
+        // Whoever went with a flow that was forgotten counts as it was counted.
+        let succeeded = (known.succeeded - counted).clamp(0, whole(gone));
+        group.succeeded += succeeded;
+        group.failed += if reset_at.is_none() { whole(gone) - succeeded } else { 0 };
         group.running = group.parents - group.succeeded - group.failed - group.skipped;
-        let state = rule::decide(group.policy(), tally(&group));
-        group.state = Word(state);
-        group.reset_at = None;
+        group.state = Word(rule::decide(group.policy(), tally(&group)));
         change.update(&group);
-        state
+        Some(group)
     }
 
     /// Whoever added the node may wait for it again.
@@ -370,6 +404,10 @@ impl<'w> Rewinding<'w> {
             }
         }
     }
+}
+
+fn whole(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// When the parents of a replayed member are counted from.
