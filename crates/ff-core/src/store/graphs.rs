@@ -164,6 +164,8 @@ impl<P, V> Graphs<P, V> {
             match write {
                 Write::Update(row) if !row.state.is_finished() => {}
                 Write::Insert(row) if !row.state.is_finished() => {
+                    // What a transaction that came to nothing had left of it goes.
+                    self.drop_flow(row.key.id);
                     let (members, version) = (Vec::new(), None);
                     self.flows.insert(row.key.id, Graph { members, rows: 0, version });
                     self.order.push_back(row.key.id);
@@ -276,4 +278,191 @@ fn waits(row: &ExecutionRow) -> bool {
         Blob::Apart => false,
     };
     small && row.lease_epoch == 0 && row.eligibility == EligibilityState::BlockedByDependencies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contracts::{EdgeGroupState, FlowEdge, FlowNode, Submission, SubmitFlowArgs};
+    use crate::engine::prepare_submit_flow;
+    use crate::limits::Limits;
+    use crate::operations::Operation;
+    use crate::operations::flow::cascade::edges_from;
+    use crate::rows::{EdgeGroupKey, FlowKey, FlowState, Word};
+    use crate::types::{FlowId, Namespace, TimestampMs};
+
+    type Held = Graphs<Uuid, u32>;
+
+    /// One node and so many that depend on it, as they are written.
+    fn fan(id: u128, width: usize) -> Change {
+        let node = |name: String| FlowNode::new(name, Submission::new("lane", "kind"));
+        let mut args = SubmitFlowArgs {
+            namespace: Namespace::new("default"),
+            flow_id: Some(FlowId(Uuid::from_u128(id))),
+            nodes: vec![node("first".into())],
+            ..SubmitFlowArgs::default()
+        };
+        for at in 0..width {
+            args.nodes.push(node(format!("n{at}")));
+            args.edges.push(FlowEdge::new("first", format!("n{at}")));
+        }
+        let operation = prepare_submit_flow(args, &Limits::default(), None, |_| 0).unwrap();
+        operation.decide(&World::new(TimestampMs(1), "test")).unwrap().1
+    }
+
+    fn learned(held: &mut Held, change: &Change) {
+        held.learn(change, |row| Some(row.key.id));
+        let flows = held.flows.values();
+        let (rows, members) =
+            flows.fold((0, 0), |sum, flow| (sum.0 + flow.rows, sum.1 + flow.members.len()));
+        assert_eq!((held.rows, held.members.len()), (rows, members));
+        assert!(rows <= MOST_ROWS);
+    }
+
+    fn key(id: u128) -> FlowKey {
+        FlowKey { partition: 0, id: Uuid::from_u128(id) }
+    }
+
+    fn rows(change: &Change) -> Vec<ExecutionRow> {
+        let rows = change.executions.iter().map(|write| match write {
+            Write::Insert(row) | Write::Update(row) => row.clone(),
+            Write::Delete(_) => panic!("nothing is deleted here"),
+        });
+        rows.collect()
+    }
+
+    /// What stands behind the first node of such a flow.
+    fn behind(change: &Change, id: u128) -> Scan {
+        edges_from(key(id), rows(change)[0].key.id, None)
+    }
+
+    fn with_flow(change: &Change, state: FlowState) -> Change {
+        let Write::Insert(flow) = &change.flows[0] else { panic!("it was submitted") };
+        let flow = FlowRow { state, ..flow.clone() };
+        Change { flows: vec![Write::Update(flow)], ..Change::default() }
+    }
+
+    fn brought(held: &Held, scan: &Scan) -> Option<(World, Vec<ExecutionKey>, usize)> {
+        let mut world = World::new(TimestampMs(2), "test");
+        let (mut missing, mut found) = (Vec::new(), 0);
+        let found_one = |key: ExecutionKey, place: &Uuid| {
+            assert_eq!(key.id, *place);
+            found += 1;
+        };
+        let brought = held.bring(&mut world, scan, found_one, &mut missing);
+        brought.then_some((world, missing, found))
+    }
+
+    #[test]
+    fn a_graph_is_brought_as_it_was_submitted_and_told() {
+        let (mut held, change) = (Held::default(), fan(1, 3));
+        learned(&mut held, &change);
+        let (scan, members) = (behind(&change, 1), rows(&change));
+        assert_eq!(held.flow_of(&scan), Some(key(1).id));
+        let (world, missing, found) = brought(&held, &scan).unwrap();
+        assert_eq!((world.scan::<EdgeRow>(&scan).len(), missing.len(), found), (3, 0, 3));
+        for row in &members[1..] {
+            assert_eq!(world.executions.get(&row.key).map(|row| row.key), Some(row.key));
+        }
+
+        // One child was told to run, and another was written to while it waits.
+        let group_key = EdgeGroupKey { flow: key(1), downstream: members[1].key.id };
+        let mut group = world.record::<EdgeGroupRow>(&group_key).unwrap();
+        group.state = Word(EdgeGroupState::Satisfied);
+        let mut told = with_flow(&change, FlowState::Open);
+        told.update(&group);
+        let ready = EligibilityState::EligibleNow;
+        told.executions
+            .push(Write::Update(ExecutionRow { eligibility: ready, ..members[1].clone() }));
+        let priority = 7;
+        told.executions.push(Write::Update(ExecutionRow { priority, ..members[2].clone() }));
+        // And one has grown too large to be kept.
+        let payload = Blob::Here(vec![0; MOST_BYTES + 1].into());
+        told.executions.push(Write::Update(ExecutionRow { payload, ..members[3].clone() }));
+        learned(&mut held, &told);
+        let (world, missing, found) = brought(&held, &scan).unwrap();
+        assert_eq!((missing, found), (vec![members[3].key], 1));
+        assert_eq!(world.record::<EdgeGroupRow>(&group_key), Some(group));
+        assert!(!world.executions.is_loaded(&members[1].key), "nobody needs it");
+        assert_eq!(world.executions.get(&members[2].key).map(|row| row.priority), Some(7));
+        assert!(brought(&held, &scan.clone().limit(3)).is_none(), "there may be more");
+    }
+
+    #[test]
+    fn versions_go_with_their_graphs() {
+        let (mut held, change) = (Held::default(), fan(1, 1));
+        held.set_version(&key(1).id, 1);
+        assert_eq!(held.version(&key(1).id), None, "it is not here");
+        learned(&mut held, &change);
+        assert_eq!(held.version(&key(1).id), None);
+        held.set_version(&key(1).id, 2);
+        assert_eq!(held.version(&key(1).id), Some(&2));
+        held.drop_flow(key(1).id);
+        assert_eq!(held.version(&key(1).id), None);
+    }
+
+    #[test]
+    fn a_graph_that_comes_again_takes_the_place_of_the_first() {
+        let (mut held, change) = (Held::default(), fan(1, 5));
+        learned(&mut held, &change);
+        held.set_version(&key(1).id, 1);
+        // The commit has failed, and this is what it was tried again with.
+        let again = fan(1, 2);
+        learned(&mut held, &again);
+        assert_eq!(held.version(&key(1).id), None);
+        let (world, ..) = brought(&held, &behind(&again, 1)).unwrap();
+        assert_eq!(world.scan::<EdgeRow>(&behind(&again, 1)).len(), 2);
+        learned(&mut held, &with_flow(&again, FlowState::Completed));
+        assert!(held.is_empty() && held.rows == 0 && held.members.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let mut held = Held::default();
+        let changes: Vec<_> = (1..=11).map(|id| fan(id, 999)).collect();
+        for change in &changes {
+            learned(&mut held, change);
+        }
+        let is_here = |id: u128| brought(&held, &behind(&changes[id as usize - 1], id)).is_some();
+        assert_eq!((1..=11).filter(|id| is_here(*id)).count(), held.flows.len());
+        assert!(!is_here(1) && (2..=11).all(is_here), "only the oldest has gone");
+        learned(&mut held, &fan(12, 3_000));
+        assert!(held.flow_of(&behind(&changes[10], 11)).is_some());
+        assert!(!held.flows.contains_key(&key(12).id), "one that is too large does not stay");
+    }
+
+    #[test]
+    fn graphs_that_grow_lose_members_or_end_go() {
+        let change = fan(1, 3);
+        let one_more = rows(&fan(1, 4)).pop().unwrap();
+        let mut larger = with_flow(&change, FlowState::Open);
+        larger.executions.push(Write::Insert(one_more));
+        let mut smaller = with_flow(&change, FlowState::Open);
+        smaller.executions.push(Write::Delete(rows(&change)[2].key));
+        let mut closer = with_flow(&change, FlowState::Open);
+        let (from, to) = (rows(&change)[1].key.id, rows(&change)[2].key.id);
+        closer.insert(&crate::engine::edge_row(key(1), from, to));
+        let mut forgotten = Change::default();
+        forgotten.flows.push(Write::Delete(key(1)));
+        for gone in [
+            larger,
+            smaller,
+            closer,
+            with_flow(&change, FlowState::Completed),
+            with_flow(&change, FlowState::Failed),
+            with_flow(&change, FlowState::Cancelled),
+            forgotten,
+        ] {
+            let mut held = Held::default();
+            learned(&mut held, &change);
+            learned(&mut held, &gone);
+            assert!(held.is_empty() && brought(&held, &behind(&change, 1)).is_none(), "{gone:?}");
+        }
+        let mut held = Held::default();
+        learned(&mut held, &change);
+        learned(&mut held, &with_flow(&change, FlowState::Open));
+        assert!(brought(&held, &behind(&change, 1)).is_some(), "a flow is written to as it runs");
+        held.forget();
+        assert!(held.is_empty());
+    }
 }
