@@ -1,6 +1,6 @@
 //! Members that add nodes to their own flow, and wait for them.
 
-use ff_core::backend::Handle;
+use ff_core::backend::{CancelFlowPolicy, Handle};
 use ff_core::contracts::{
     EdgePolicy, ExtendFlowArgs, FlowEdge, FlowNode, SubmitFlowResult, WaitChildrenResult,
 };
@@ -12,7 +12,7 @@ use ff_core::types::{ExecutionKey, Namespace};
 use uuid::Uuid;
 
 use super::Simulation;
-use super::history::{History, Plan};
+use super::history::{Actor, History, Plan};
 use super::message::{Answer, NAMESPACE, Verb};
 
 /// So many extensions a run has at most, so that it comes to an end.
@@ -83,6 +83,16 @@ impl History {
 }
 
 impl Simulation {
+    /// Somebody may cancel a flow just when one of its members is about to wait for others.
+    pub(super) fn cancel_extended(&mut self, number: usize) {
+        if self.rng.u32(0..8) == 0 {
+            let flow = self.history.extensions[number].key;
+            let verb = Verb::CancelFlow(flow, CancelFlowPolicy::CancelPending);
+            let op = self.history.invoke(Actor::Operator, verb);
+            self.send(op);
+        }
+    }
+
     /// What a member that has something to add does, if this is one.
     pub(super) fn draw_extension(&mut self, handle: &Handle) -> Option<Verb> {
         let key = handle.key();

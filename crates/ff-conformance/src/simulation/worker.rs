@@ -234,9 +234,10 @@ impl Simulation {
                     None => self.worker_gives_up(op),
                 }
             }
-            (Answer::Done, Verb::Extend(handle, _)) => {
-                let next = Verb::WaitChildren(handle.clone());
+            (Answer::Done, Verb::Extend(handle, number)) => {
+                let (next, number) = (Verb::WaitChildren(handle.clone()), *number);
                 self.go_on(index, op, &next);
+                self.cancel_extended(number);
             }
             (Answer::Slept { until: Some(_), .. }, Verb::Sleep(handle, _))
             | (Answer::Unneeded, Verb::WaitChildren(handle)) => {

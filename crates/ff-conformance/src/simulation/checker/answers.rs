@@ -43,7 +43,8 @@ pub(super) fn check(evidence: &Evidence) -> Checked {
                 check_written(evidence, handle, &[EventType::Delayed])?;
             }
             (Verb::WaitChildren(handle), Answer::Done) => {
-                check_written(evidence, handle, &[EventType::WaitingChildren])?;
+                // It is held back if its flow was cancelled meanwhile.
+                check_written(evidence, handle, &[EventType::WaitingChildren, EventType::Held])?;
             }
             (Verb::GiveUp(handle), Answer::Done) => {
                 check_written(evidence, handle, &[EventType::Cancelled])?;
@@ -127,6 +128,7 @@ fn check_grant(
 fn check_written(evidence: &Evidence, handle: &Handle, kinds: &[EventType]) -> Checked {
     let written = |event: &&EventRow| {
         kinds.contains(&event.event_type)
+            && event.from == Some(PublicState::Active)
             && event.lease_epoch == handle.lease_epoch().0
             && event.attempt_index == handle.attempt_index()
     };

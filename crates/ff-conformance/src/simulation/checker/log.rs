@@ -66,6 +66,9 @@ impl<'a> Walk<'a> {
             | EventType::WaitingChildren => {
                 self.written_by_holder(event)?;
             }
+            EventType::Held if event.from == Some(PublicState::Active) => {
+                self.written_by_holder(event)?;
+            }
             EventType::Failed if reason(event) == "max_reclaims_exceeded" => {
                 self.reclaims += 1;
                 self.lease_ran_out(event)?;
