@@ -12,6 +12,7 @@ use super::flow_graph::{
     Planted, claim_all, complete_all, describe, graph, plant, settle, states, with_policy,
 };
 use super::flow_grow::{extend, grown};
+use super::retention::HOUR_MS;
 use super::{Fixture, code, failure, retries};
 
 /// Whoever of these can be claimed fails, the others complete.
@@ -28,16 +29,19 @@ async fn end_all(f: &Fixture, flow: &Planted, failing: &str) {
     settle(f).await;
 }
 
-/// A node with all behind it as a flow of its own; its nodes have the names that they had.
-async fn fork(f: &Fixture, flow: &Planted, name: &str, names: &str) -> Planted {
-    let args = ForkFlowArgs {
+fn fork_args(flow: &Planted, name: &str) -> ForkFlowArgs {
+    ForkFlowArgs {
         execution_id: flow.node(name).clone(),
         flow_id: None,
         input_payload: None,
         steps_up_to: None,
         creator_identity: String::new(),
-    };
-    let forked = match f.backend.fork_flow(args).await.unwrap() {
+    }
+}
+
+/// A node with all behind it as a flow of its own; its nodes have the names that they had.
+async fn fork(f: &Fixture, flow: &Planted, name: &str, names: &str) -> Planted {
+    let forked = match f.backend.fork_flow(fork_args(flow, name)).await.unwrap() {
         SubmitFlowResult::Created { flow_id, execution_ids } => {
             let names = names.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
             assert_eq!(names.len(), execution_ids.len());
@@ -73,14 +77,7 @@ pub async fn fork_of_a_fork(f: &Fixture) {
     assert_eq!(describe(f, &second).await.status, FlowStatus::Completed);
     // A parent that is run again meanwhile has not ended.
     f.replay(flow.node("c")).await.unwrap();
-    let args = ForkFlowArgs {
-        execution_id: second.node("b").clone(),
-        flow_id: None,
-        input_payload: None,
-        steps_up_to: None,
-        creator_identity: String::new(),
-    };
-    let text = f.backend.fork_flow(args).await.unwrap_err().to_string();
+    let text = f.backend.fork_flow(fork_args(&second, "b")).await.unwrap_err().to_string();
     assert!(text.contains("has not ended"), "{text}");
 }
 
@@ -94,6 +91,24 @@ pub async fn replay_in_a_fork(f: &Fixture) {
     assert_eq!(f.backend.recount_flow(&forked.id, false).await.unwrap(), []);
     assert_eq!(complete_all(f).await, 1);
     assert_eq!(complete_all(f).await, 1, "the parent that stayed outside has completed");
+    assert_eq!(describe(f, &forked).await.status, FlowStatus::Completed);
+}
+
+/// The parent that stayed outside was forgotten with its flow, and counts as it did.
+pub async fn replay_behind_a_forgotten_flow(f: &Fixture) {
+    let flow = plant(f, with_policy(graph("a>c b>c"), "c", quorum(2))).await;
+    end_all(f, &flow, "b").await;
+    f.advance(HOUR_MS / 2).await;
+    let forked = fork(f, &flow, "b", "b c").await;
+    end_all(f, &forked, "b").await;
+    f.advance(HOUR_MS / 2).await;
+    settle(f).await;
+    assert!(f.backend.describe_flow(&flow.id).await.unwrap().is_none());
+    let refused = f.backend.fork_flow(fork_args(&forked, "b")).await.unwrap_err().to_string();
+    assert!(refused.contains("was forgotten"), "{refused}");
+    assert_eq!(replay_from(f, &forked, "b").await, ["b", "c"]);
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(complete_all(f).await, 1);
     assert_eq!(describe(f, &forked).await.status, FlowStatus::Completed);
 }
 

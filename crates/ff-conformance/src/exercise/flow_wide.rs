@@ -131,7 +131,7 @@ pub async fn cancelled_amid_a_cascade(f: &Fixture) {
         let flow = plant(f, fan(WIDTH)).await;
         let first = take(f, &flow, "first").await;
         match fails {
-            false => drop(f.backend.complete(&first, None).await.unwrap()),
+            false => f.backend.complete(&first, None).await.unwrap(),
             true => drop(f.backend.fail(&first, failure(FailureClass::Fatal)).await.unwrap()),
         }
         let (policy, wait) = (CancelFlowPolicy::CancelAll, CancelFlowWait::NoWait);

@@ -151,7 +151,8 @@ fn executions_and_waits() -> Vec<Exercise> {
 fn of_flows() -> Vec<Exercise> {
     exercises! {
         flow_again {
-            fork_of_a_fork, replay_in_a_fork, replay_after_a_replay,
+            fork_of_a_fork, replay_in_a_fork,
+            replay_behind_a_forgotten_flow with retention::by_age_config, replay_after_a_replay,
             late_failures_stay_forgotten with flow_wide::swept_by_hand,
             late_edge_to_a_reopened_parent with flow_wide::swept_by_hand,
             replays_of_flows_are_capped,
@@ -166,8 +167,8 @@ fn of_flows() -> Vec<Exercise> {
         flow_grow {
             extend_with_nodes, extend_with_what_is_skipped_at_once, late_edges, extend_refusals,
             edges_once, grows_to_the_limits with flow_grow::small_flows, waits_for_children,
-            waits_in_a_cancelled_flow, nobody_waits_for_itself, replay_one, replay_skipped, replay_from,
-            fork, fork_with_steps,
+            waits_in_a_cancelled_flow, nobody_waits_for_itself, replay_one, replay_skipped,
+            replay_from, fork, fork_with_steps,
         }
         flow_retention {
             with_their_members with retention::by_age_config,
@@ -178,9 +179,9 @@ fn of_flows() -> Vec<Exercise> {
         flow_wide {
             fan_out_and_in, wide_failure, deep_skip, cancel_in_chunks, cancel_pending_in_chunks,
             hold_in_chunks, cancelled_amid_a_cascade with flow_wide::swept_by_hand,
-            told_once with flow_wide::swept_by_hand,
-            backlog_is_drained, late_backlog_is_drained with flow_wide::swept_by_hand, many_flows, thousands_of_parents,
-            large_results_of_parents,
+            told_once with flow_wide::swept_by_hand, backlog_is_drained,
+            late_backlog_is_drained with flow_wide::swept_by_hand, many_flows,
+            thousands_of_parents, large_results_of_parents,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Graphs of young flows, for a store that holds them: what stands behind each member, as it was
 //! submitted and told since.
 //!
-//! A flow is mostly run soon after it was submitted, through the same process. Its edges, groups and
-//! members that wait are kept as they were written, so that whoever ends need not read what stands
-//! behind. What is left out here, or let go, is read.
+//! A flow is mostly run soon after it was submitted, through the same process. Its edges, groups
+//! and members that wait are kept as they were written, so that whoever ends need not read what
+//! stands behind. What is left out here, or let go, is read.
 
 use std::collections::VecDeque;
 

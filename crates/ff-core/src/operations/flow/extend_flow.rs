@@ -320,8 +320,8 @@ impl ExtendFlow {
         }
     }
 
-    /// A parent that has ended is counted here and now. Its edge says so, and that nothing which the
-    /// parent was before is to be told or taken back.
+    /// A parent that has ended is counted here and now. Its edge says so, and that nothing which
+    /// the parent was before is to be told or taken back.
     fn edge_row(&self, world: &World, edge: &NewEdge) -> EdgeRow {
         let upstream = self.id_of(edge.from);
         let known = world.executions.get(&upstream);
