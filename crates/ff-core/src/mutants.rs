@@ -25,6 +25,8 @@ pub enum Mutant {
     BudgetOverspent,
     /// The children of a member that does not complete are not told.
     CascadeLost,
+    /// What a commit has left for the sweeper to go on with is never taken up.
+    CascadeForgotten,
     /// Parents that end after a group has decided make it decide again.
     GroupFiredTwice,
     /// Of several times that have come due, a schedule forgets all but the last.
@@ -36,7 +38,7 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
@@ -46,6 +48,7 @@ impl Mutant {
         Self::PermitLeaked,
         Self::BudgetOverspent,
         Self::CascadeLost,
+        Self::CascadeForgotten,
         Self::GroupFiredTwice,
         Self::DueTimeLost,
         Self::BulkTwice,

@@ -249,7 +249,9 @@ impl Told {
 pub(crate) fn defer(change: &mut Change, now: TimestampMs, cascade: &CascadeRow) {
     let timer = TimerRow::bare(TimerKind::Cascade, now, cascade.key.subject);
     change.insert(cascade);
-    change.timers.push(Write::Update(timer));
+    if !mutants::active(Mutant::CascadeForgotten) {
+        change.timers.push(Write::Update(timer));
+    }
 }
 
 /// Counts an ending in the flow's header; the last one ends the flow. Says whether that is done.
