@@ -4,9 +4,9 @@ use jiff::civil::{Date, DateTime, Time};
 
 use super::Cron;
 
-/// The longest wait between two days of a possible expression: from one 29 February to the next
-/// around a century year.
-const YEARS: i16 = 8;
+/// The longest wait between two days of a possible expression: from one 29 February on a weekday to
+/// the next around a century year.
+const YEARS: i16 = 40;
 
 impl Cron {
     /// The first reading that is named, not before this one.

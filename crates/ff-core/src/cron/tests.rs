@@ -79,6 +79,15 @@ fn leap_days_wait_for_years() {
 }
 
 #[test]
+fn days_that_must_suit_both_ways_wait_for_decades() {
+    let mondays = ["2027-02-01T00:00:00Z", "2038-02-01T00:00:00Z", "2044-02-01T00:00:00Z"];
+    check("0 0 */31 2 1", "UTC", "2026-01-01T00:00:00Z", &mondays);
+    check("0 */1 */31 2 1", "Europe/Berlin", "2027-02-02T00:00:00Z", &["2038-01-31T23:00:00Z"]);
+    let leap_days = ["2088-02-29T00:00:00Z", "2128-02-29T00:00:00Z"];
+    check("0 0 29 2 */7", "UTC", "2061-01-01T00:00:00Z", &leap_days);
+}
+
+#[test]
 fn bad_expressions_name_their_field() {
     for (expression, complaint) in [
         ("", "has 0 fields"),
