@@ -33,6 +33,40 @@ struct Portion {
     /// The first frame that is kept behind the place.
     first: Option<u64>,
     at_end: bool,
+    bytes: usize,
+}
+
+impl Portion {
+    /// Nothing has been read yet.
+    fn after(place: u64) -> Self {
+        Self { frames: Vec::new(), last: place, first: None, at_end: false, bytes: 0 }
+    }
+
+    /// Takes the rows behind its end, of which so many were asked for, and says whether to ask for
+    /// more. Frames may have been trimmed since the rows before were read: the page then ends
+    /// before the hole, and the next one tells of it.
+    fn goes_on_with(
+        &mut self,
+        rows: Vec<FrameRow>,
+        asked: usize,
+        wants: impl Fn(FrameMode) -> bool,
+    ) -> bool {
+        let first = rows.first().map(|row| row.key.sequence);
+        if first.is_some_and(|first| first > self.last + 1) {
+            if !self.frames.is_empty() {
+                self.at_end = false;
+                return false;
+            }
+            self.first = first;
+        }
+        self.at_end = rows.len() < asked;
+        self.first = self.first.or(first);
+        self.last = rows.last().map_or(self.last, |row| row.key.sequence);
+        self.bytes += rows.iter().map(|row| row.payload.len()).sum::<usize>();
+        let wanted = rows.into_iter().filter(|row| wants(row.mode.0));
+        self.frames.extend(wanted.map(views::frame));
+        !self.at_end
+    }
 }
 
 impl<'e> StreamReader<'e> {
@@ -116,9 +150,8 @@ impl<'e> StreamReader<'e> {
     }
 
     async fn frames(&self, key: &StreamKey, after: u64) -> Result<Portion, EngineError> {
-        let mut found = Portion { frames: Vec::new(), last: after, first: None, at_end: false };
-        let mut bytes = 0;
-        while found.frames.len() < self.args.limit && bytes < limits::STREAM_PAGE_BYTES {
+        let mut found = Portion::after(after);
+        while found.frames.len() < self.args.limit && found.bytes < limits::STREAM_PAGE_BYTES {
             let asked = PORTION.min(self.args.limit - found.frames.len());
             let scan = Scan::of::<FrameRow>(values![key.execution, key.attempt_index])
                 .after(values![found.last])
@@ -126,13 +159,7 @@ impl<'e> StreamReader<'e> {
             let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
             let rows = self.engine.query(query).await?.records::<FrameRow>();
             let rows = rows.map_err(|error| self.engine.store_error(error))?;
-            found.at_end = rows.len() < asked;
-            found.first = found.first.or(rows.first().map(|row| row.key.sequence));
-            found.last = rows.last().map_or(found.last, |row| row.key.sequence);
-            bytes += rows.iter().map(|row| row.payload.len()).sum::<usize>();
-            let wanted = rows.into_iter().filter(|row| self.wants(row.mode.0));
-            found.frames.extend(wanted.map(views::frame));
-            if found.at_end {
+            if !found.goes_on_with(rows, asked, |mode| self.wants(mode)) {
                 break;
             }
         }
@@ -144,5 +171,49 @@ impl<'e> StreamReader<'e> {
             Visibility::All => true,
             Visibility::ExcludeBestEffort => mode != FrameMode::BestEffort,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{FrameKey, Word};
+    use crate::types::{ExecutionKey, TimestampMs};
+
+    fn rows(sequences: std::ops::RangeInclusive<u64>, mode: FrameMode) -> Vec<FrameRow> {
+        let execution = ExecutionKey { partition: 0, id: uuid::Uuid::nil() };
+        let row = |sequence| FrameRow {
+            key: FrameKey { execution, attempt_index: 0, sequence },
+            frame_type: "text".into(),
+            mode: Word(mode),
+            payload: (*b"x").into(),
+            encoding: None,
+            correlation_id: None,
+            at: TimestampMs(0),
+        };
+        sequences.map(row).collect()
+    }
+
+    #[test]
+    fn a_page_ends_before_what_was_trimmed_meanwhile() {
+        let durable = FrameMode::Durable;
+        let mut page = Portion::after(0);
+        assert!(page.goes_on_with(rows(1..=4, durable), 4, |_| true));
+        assert!(!page.goes_on_with(rows(9..=10, durable), 4, |_| true));
+        assert_eq!((page.frames.len(), page.first, page.last), (4, Some(1), 4));
+        assert!(!page.at_end, "the stream may be closed, but this is not its end");
+        // The next page begins behind the hole and says so.
+        let mut next = Portion::after(page.last);
+        assert!(!next.goes_on_with(rows(9..=10, durable), 4, |_| true));
+        assert_eq!((next.frames.len(), next.first, next.at_end), (2, Some(9), true));
+    }
+
+    #[test]
+    fn what_nobody_wanted_before_a_hole_is_passed_over() {
+        let wants = |mode| mode != FrameMode::BestEffort;
+        let mut page = Portion::after(0);
+        assert!(page.goes_on_with(rows(1..=4, FrameMode::BestEffort), 4, wants));
+        assert!(page.goes_on_with(rows(9..=12, FrameMode::Durable), 4, wants));
+        assert_eq!((page.frames.len(), page.first, page.last), (4, Some(9), 12));
     }
 }
