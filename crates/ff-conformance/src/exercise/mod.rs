@@ -10,6 +10,7 @@ mod complete;
 mod concurrency;
 mod counter;
 mod delay_deadline;
+mod explain;
 mod fail;
 mod fencing;
 mod fixture;
@@ -156,6 +157,9 @@ fn of_flows() -> Vec<Exercise> {
             late_failures_stay_forgotten with flow_wide::swept_by_hand,
             late_edge_to_a_reopened_parent with flow_wide::swept_by_hand,
             replays_of_flows_are_capped,
+        }
+        explain {
+            which_parents, which_children, ended_flow_first, full_quota, another_keys_turn,
         }
         flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
         flow_graph {

@@ -36,7 +36,7 @@ fn concurrency(cap: u32) -> PutQuotaArgs {
     PutQuotaArgs { concurrency: Some(cap), ..quota("cap") }
 }
 
-fn tenant(name: &str) -> Submission {
+pub(super) fn tenant(name: &str) -> Submission {
     item().tag("tenant.name", name)
 }
 

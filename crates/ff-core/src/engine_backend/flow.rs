@@ -18,8 +18,8 @@ use crate::operations::flow::{
     CancelledHeader, ReplayFlow, Rest, WaitChildren, backlog_members, members_going_on,
 };
 use crate::rows::{
-    BacklogMemberRow, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey,
-    FlowRow, Record,
+    BacklogMemberRow, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow, ExecutionRow,
+    FlowKey, FlowRow, Record,
 };
 use crate::state::LifecyclePhase;
 use crate::store::{FlowListQuery, ListQuery, Query, Scan};
@@ -161,7 +161,7 @@ pub trait FlowOperations: EngineBackend {
         let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
         let Some(id) = row.flow_id else { return Ok(parents::none()) };
         let flow = flow_key(engine, &FlowId(id));
-        parents::page(engine, (flow, row.key.id), args.after, limit).await
+        parents::page(engine, (flow, row.key.id), EdgeKind::Depends, args.after, limit).await
     }
 }
 

@@ -2,6 +2,7 @@
 //! engine over its store, and nothing else.
 
 mod counter;
+mod explain;
 mod flow;
 mod fork;
 mod parents;
@@ -60,9 +61,9 @@ use crate::operations::execution::{
     Renew, ReplayExecution, Reschedule, RevokeLease, SetTags,
 };
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
-use crate::rows::{Blob, ExecutionRow, FlowKey, LaneRow, StepRow, WorkerRow, tags, values};
+use crate::rows::{Blob, ExecutionRow, FlowKey, LaneRow, StepRow, tags};
 use crate::state::PublicState;
-use crate::store::{ListQuery, Query, Rows, Scan};
+use crate::store::{ListQuery, Query, Rows};
 use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
 use crate::views;
 
@@ -303,21 +304,7 @@ pub trait EngineBackend: Send + Sync + 'static {
 
     /// Why the execution is not running.
     async fn explain(&self, id: &ExecutionId) -> Result<Explanation, EngineError> {
-        let rows = self.engine().query(Query::Execution(id.key())).await?;
-        let row = visible(self.scope(), &rows);
-        let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
-        if let Some(wait) = views::waits_for_limit(row) {
-            return limit::explain(self.engine(), row, wait).await;
-        }
-        if let Some(waiting) = suspension::explain(self.engine(), row).await? {
-            return Ok(waiting);
-        }
-        let (lane, flow) = (rows.lanes.first(), rows.flows.first());
-        let workers = match row.is_claimable() {
-            true => live_workers(self.engine(), row, rows.now).await?,
-            false => Vec::new(),
-        };
-        Ok(views::explain(row, &rows.attempts, lane, flow, &workers, rows.now))
+        explain::explain(self.engine(), self.scope(), id).await
     }
 
     async fn list_executions(
@@ -537,21 +524,6 @@ async fn steps_of_grants(engine: &Engine, grants: &[Grant]) -> Result<Vec<StepRo
     }
     let rows = engine.query(Query::Records { keys: Vec::new(), scans }).await?;
     rows.records().map_err(|error| engine.store_error(error))
-}
-
-/// Those who might claim the execution, if they offered what it requires.
-async fn live_workers(
-    engine: &Engine,
-    row: &ExecutionRow,
-    now: TimestampMs,
-) -> Result<Vec<WorkerRow>, EngineError> {
-    let of_all: Arc<str> = "".into();
-    let scan = |namespace: &Arc<str>| Scan::of::<WorkerRow>(values![*namespace]);
-    let scans = vec![scan(&row.namespace), scan(&of_all)];
-    let rows = engine.query(Query::Records { keys: Vec::new(), scans }).await?;
-    let mut workers = rows.records::<WorkerRow>().map_err(|error| engine.store_error(error))?;
-    workers.retain(|worker| worker.is_alive(now) && worker.lanes.0.contains(&*row.lane));
-    Ok(workers)
 }
 
 fn visible<'r>(scope: Option<&Namespace>, rows: &'r Rows) -> Option<&'r ExecutionRow> {

@@ -25,14 +25,16 @@ pub(super) fn none() -> ParentPage {
     ParentPage { parents: Vec::new(), next_after: None }
 }
 
-/// Parents behind one of a member's edges: so many at most, and with results of so many bytes.
+/// Parents behind one of a member's edges of a kind: so many at most, and with results of so many
+/// bytes.
 pub(super) async fn page(
     engine: &Engine,
     (flow, member): (FlowKey, Uuid),
+    kind: EdgeKind,
     after: Option<Uuid>,
     limit: usize,
 ) -> Result<ParentPage, EngineError> {
-    let (edges, more) = edges(engine, (flow, member), after, limit).await?;
+    let (edges, more) = edges(engine, (flow, member), kind, after, limit).await?;
     let keys = edges.iter().map(|edge| flow.member(edge.upstream)).collect();
     let rows = engine.query(Query::Results { keys, bytes: limits::PARENTS_PAGE_BYTES }).await?;
     let (parents, reached) = told(flow, &edges, rows);
@@ -41,11 +43,12 @@ pub(super) async fn page(
     Ok(ParentPage { parents, next_after: last.map(|edge| edge.key.edge_id) })
 }
 
-/// The next edges that a member waited for, and whether there are more. Edges to nodes that it has
-/// added itself are passed over.
+/// The next edges of a kind into a member, and whether there are more. Parents and nodes that the
+/// member has added itself are told apart by it.
 async fn edges(
     engine: &Engine,
     (flow, member): (FlowKey, Uuid),
+    kind: EdgeKind,
     after: Option<Uuid>,
     limit: usize,
 ) -> Result<(Vec<EdgeRow>, bool), EngineError> {
@@ -56,7 +59,7 @@ async fn edges(
         let found = rows.records::<EdgeRow>().map_err(|error| engine.store_error(error))?;
         let last = found.len() < limits::PAGE;
         after = found.last().map(|edge| edge.key.edge_id).or(after);
-        edges.extend(found.into_iter().filter(|edge| edge.kind == Word(EdgeKind::Depends)));
+        edges.extend(found.into_iter().filter(|edge| edge.kind == Word(kind)));
         if edges.len() > limit {
             edges.truncate(limit);
             return Ok((edges, true));
@@ -98,7 +101,8 @@ pub(super) async fn merged(
     let most = engine.config().limits.payload_bytes;
     let (mut told, mut bytes, mut after) = (Map::new(), 0, None);
     while let Some(flow) = grant.flow_id.map(|id| flow_key(engine, &FlowId(id))) {
-        let page = page(engine, (flow, grant.key.id), after, limits::PAGE).await?;
+        let page =
+            page(engine, (flow, grant.key.id), EdgeKind::Depends, after, limits::PAGE).await?;
         for parent in page.parents {
             let name = match parent.name.is_empty() {
                 true => parent.execution_id.as_str(),

@@ -149,6 +149,12 @@ impl ExecutionRow {
         self.phase.is_finished()
     }
 
+    /// Other members of its flow must end first.
+    pub fn waits_for_members(&self) -> bool {
+        matches!(self.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
+            && self.eligibility == EligibilityState::BlockedByDependencies
+    }
+
     /// The stored policy, or the defaults where there is none or it cannot be read.
     pub fn policy(&self) -> ExecutionPolicy {
         let stored = self.policy.as_deref();

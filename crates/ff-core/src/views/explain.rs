@@ -1,4 +1,5 @@
-//! Why an execution is not running: the rule, its numbers, and when that can change.
+//! Why an execution is not running: the rule, its numbers, and when that can change. What waits for
+//! a limit, a signal or other members is told by others.
 
 use serde_json::{Value, json};
 
@@ -24,18 +25,18 @@ pub fn explain(
     now: TimestampMs,
 ) -> Explanation {
     let current = attempts.iter().find(|attempt| attempt.key.index == row.attempt_index);
+    let ended = flow.filter(|flow| flow.state.is_finished());
     let finding = match row.phase {
         LifecyclePhase::Terminal | LifecyclePhase::Cancelled => finished(row),
         LifecyclePhase::Active => running(row, current, now),
+        _ if ended.is_some() => ended_flow(row),
         LifecyclePhase::Suspended => Finding {
             rule: "suspended",
             words: "It is suspended and waits for a signal.".into(),
             details: json!({}),
             next_change_at: None,
         },
-        LifecyclePhase::Submitted | LifecyclePhase::Runnable => {
-            waiting(row, lane, flow, workers, now)
-        }
+        LifecyclePhase::Submitted | LifecyclePhase::Runnable => waiting(row, lane, workers, now),
     };
     Explanation {
         execution_id: row.key.execution_id(),
@@ -83,21 +84,21 @@ fn running(row: &ExecutionRow, current: Option<&AttemptRow>, now: TimestampMs) -
     }
 }
 
+fn ended_flow(row: &ExecutionRow) -> Finding {
+    Finding {
+        rule: "flow_ended",
+        words: "Its flow has ended; it is never handed out again.".into(),
+        details: json!({ "flow_id": row.flow_id }),
+        next_change_at: None,
+    }
+}
+
 fn waiting(
     row: &ExecutionRow,
     lane: Option<&LaneRow>,
-    flow: Option<&FlowRow>,
     workers: &[WorkerRow],
     now: TimestampMs,
 ) -> Finding {
-    if let Some(flow) = flow.filter(|flow| flow.state.is_finished()) {
-        return Finding {
-            rule: "flow_ended",
-            words: "Its flow has ended; it is never handed out again.".into(),
-            details: json!({ "flow_id": flow.key.flow_id() }),
-            next_change_at: None,
-        };
-    }
     match (row.eligibility, row.blocking) {
         (EligibilityState::NotEligibleUntilTime, BlockingReason::WaitingForRetryBackoff) => {
             let left = left(row, now);
@@ -126,12 +127,6 @@ fn waiting(
             words: format!("It is delayed for another {}.", left(row, now)),
             details: json!({ "not_before": row.not_before }),
             next_change_at: row.not_before,
-        },
-        (EligibilityState::BlockedByDependencies, _) => Finding {
-            rule: "dependencies",
-            words: "It waits for other executions of its flow.".into(),
-            details: json!({ "flow_id": row.flow_id }),
-            next_change_at: None,
         },
         (EligibilityState::BlockedByOperator, _) => Finding {
             rule: "held",

@@ -152,7 +152,7 @@ fn node(row: &ExecutionRow, group: Option<&EdgeGroupRow>) -> FlowGraphNode {
     }
 }
 
-fn group_snapshot(group: &EdgeGroupRow) -> EdgeGroupSnapshot {
+pub(super) fn group_snapshot(group: &EdgeGroupRow) -> EdgeGroupSnapshot {
     let whole = |number: i64| u64::try_from(number).unwrap_or(0);
     EdgeGroupSnapshot {
         policy: group.policy(),

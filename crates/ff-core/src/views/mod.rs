@@ -4,6 +4,7 @@ mod bulk;
 mod event;
 mod execution;
 mod explain;
+mod explain_dependencies;
 mod explain_limit;
 mod flow;
 mod limit;
@@ -19,6 +20,7 @@ pub use bulk::{bulk, bulk_failures, bulk_page, parse_bulk_cursor, parse_failure_
 pub use event::event;
 pub use execution::{counts, lane, list_cursor, page, parse_list_cursor, snapshot};
 pub use explain::explain;
+pub use explain_dependencies::{Dependencies, SHOWN_OPEN, explain_dependencies};
 pub use explain_limit::{explain_limit, waits_for_limit};
 pub use flow::{flow, flow_graph, flow_page, projected, stored_states};
 pub use limit::{budget, quota};

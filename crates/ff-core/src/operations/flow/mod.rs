@@ -138,6 +138,6 @@ fn to_forget(flow: FlowKey) -> CascadeKey {
 }
 
 /// Where the nodes that an execution has added are counted.
-fn children_of(execution: ExecutionKey) -> ChildrenKey {
+pub(crate) fn children_of(execution: ExecutionKey) -> ChildrenKey {
     ChildrenKey { execution }
 }
