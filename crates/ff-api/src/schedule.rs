@@ -102,6 +102,9 @@ pub struct ScheduleSnapshot {
     pub started: u64,
     /// Runs that were left out because of one before them.
     pub overlapped: u64,
+    /// Runs that could not be submitted.
+    #[serde(default)]
+    pub refused: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]

@@ -111,8 +111,8 @@ fn schedules_and_bulk() -> Vec<Exercise> {
         schedule {
             once_per_due_time, what_a_run_carries, cron_in_a_zone, missed_skip, missed_latest,
             missed_all, overlap_allow, overlap_skip, overlap_buffer_one, overlap_cancel_running,
-            pause_and_resume, trigger, backfill, put_again, delete, jitter, refused,
-            lists_and_namespaces,
+            pause_and_resume, buffered_over_a_pause, trigger, backfill, put_again, delete, jitter,
+            refused, refused_runs, lists_and_namespaces,
         }
         bulk {
             preview_counts, cancels_all, goes_on_where_it_was, only_what_was_there,

@@ -8,10 +8,12 @@ use ff_core::contracts::{
     ScheduleId, ScheduleSnapshot, ScheduleTemplate, Timing, TriggerScheduleArgs,
 };
 use ff_core::engine::StartAt;
-use ff_core::engine_backend::{EngineBackend, Namespaced, ScheduleOperations};
+use ff_core::engine_backend::{EngineBackend, LimitOperations, Namespaced, ScheduleOperations};
+use ff_core::policy::ExecutionPolicy;
 use ff_core::state::PublicState;
 use ff_core::types::{ExecutionId, Namespace, TimestampMs};
 
+use super::budget::budget;
 use super::{Fixture, LANE, START_MS, code};
 
 const MINUTE: u64 = 60_000;
@@ -254,6 +256,25 @@ pub async fn pause_and_resume(f: &Fixture) {
     assert_eq!(minutes(f).await, [1, 8]);
 }
 
+/// A run that waited when its schedule was paused is not lost with the last due time.
+pub async fn buffered_over_a_pause(f: &Fixture) {
+    let ends_at = Some(minute(3));
+    let args = PutScheduleArgs { ends_at, ..with_overlap(OverlapPolicy::BufferOne) };
+    f.backend.put_schedule(args).await.unwrap();
+    f.advance(MINUTE).await;
+    f.advance(MINUTE).await;
+    assert_eq!(described(f).await.buffered, Some(minute(2)));
+    let pause = PauseScheduleArgs { schedule_id: id(), reason: "broken".into(), by: "me".into() };
+    f.backend.pause_schedule(pause).await.unwrap();
+    finish_one(f).await;
+    f.advance(5 * MINUTE).await;
+    assert_eq!(minutes(f).await, [1], "a paused schedule starts nothing");
+    f.backend.resume_schedule(&id(), "me").await.unwrap();
+    f.advance(0).await;
+    assert_eq!(minutes(f).await, [1, 2]);
+    assert_eq!(described(f).await.buffered, None);
+}
+
 pub async fn trigger(f: &Fixture) {
     f.backend.put_schedule(with_overlap(OverlapPolicy::Skip)).await.unwrap();
     let ask = |request: Option<&str>| TriggerScheduleArgs {
@@ -391,6 +412,37 @@ pub async fn refused(f: &Fixture) {
     }
     let page = f.backend.list_schedules(ListSchedulesArgs::default()).await.unwrap();
     assert!(page.schedules.is_empty());
+}
+
+/// A run that cannot be submitted is told and counted, and the schedule goes on.
+pub async fn refused_runs(f: &Fixture) {
+    let mut args = every_minute();
+    let budget_ids = vec![budget(10, 1).budget_id.0];
+    args.template.policy = Some(ExecutionPolicy { budget_ids, ..ExecutionPolicy::default() });
+    let put = f.backend.put_schedule(args.clone()).await;
+    assert_eq!(code(&put), "not_found", "the budget is not there");
+    f.backend.put_budget(budget(10, 1)).await.unwrap();
+    f.backend.put_schedule(args).await.unwrap();
+    f.advance(MINUTE).await;
+    assert_eq!(minutes(f).await, [1]);
+    let own = budget(10, 1);
+    f.backend.delete_budget(&own.namespace, &own.budget_id).await.unwrap();
+    f.advance(MINUTE).await;
+    f.advance(MINUTE).await;
+    assert_eq!(left_out(f).await, ["refused", "refused"]);
+    let seen = described(f).await;
+    assert_eq!((seen.started, seen.refused, seen.last_due), (1, 2, Some(minute(3))));
+    let until = f.now().after_ms(1);
+    let range = BackfillScheduleArgs { schedule_id: id(), from: minute(2), until };
+    let made_up = f.backend.backfill_schedule(range.clone()).await.unwrap();
+    f.advance(0).await;
+    let seen = described(f).await;
+    assert_eq!((made_up, seen.started, seen.refused), (2, 1, 4));
+    // Once the budget is there again, what was refused can be made up for.
+    f.backend.put_budget(own).await.unwrap();
+    f.backend.backfill_schedule(range).await.unwrap();
+    f.advance(MINUTE).await;
+    assert_eq!(minutes(f).await, [1, 2, 3, 4]);
 }
 
 pub async fn lists_and_namespaces(f: &Fixture) {

@@ -213,6 +213,8 @@ pub struct ScheduleSnapshot {
     pub started: u64,
     /// Runs that were left out because of one before them.
     pub overlapped: u64,
+    /// Runs that could not be submitted.
+    pub refused: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

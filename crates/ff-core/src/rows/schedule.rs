@@ -43,7 +43,7 @@ record! {
     index BY_NAME = ff_schedule_name[namespace, schedule_name];
 }
 
-/// What is under way.
+/// What is under way, and what has come of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Runs {
@@ -52,6 +52,8 @@ pub struct Runs {
     /// A run that waits for those.
     pub buffered: Option<TimestampMs>,
     pub backfills: Vec<Backfill>,
+    /// How many could not be submitted so far.
+    pub refused: u64,
 }
 
 impl ScheduleRow {

@@ -37,6 +37,7 @@ pub fn schedule(row: &ScheduleRow, upcoming: usize, now: TimestampMs) -> Schedul
         backfills: row.runs.0.backfills.clone(),
         started: row.started,
         overlapped: row.overlapped,
+        refused: row.runs.0.refused,
     }
 }
 

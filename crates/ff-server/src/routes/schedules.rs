@@ -171,6 +171,7 @@ fn shown(schedule: contracts::ScheduleSnapshot) -> ScheduleSnapshot {
         backfills: schedule.backfills,
         started: schedule.started,
         overlapped: schedule.overlapped,
+        refused: schedule.refused,
     }
 }
 

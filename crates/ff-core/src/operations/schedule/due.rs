@@ -5,6 +5,7 @@ use serde_json::json;
 use super::run::{Run, needs_of_run, remember, start};
 use super::{Calendar, calendar, event, next_look, rules};
 use crate::contracts::{EventType, OverlapPolicy};
+use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
 use crate::operations::execution::{cancel, ending};
 use crate::operations::timer::Sweeping;
@@ -73,25 +74,30 @@ pub(crate) fn due(
     if verdict.cancel_running {
         cancel_running(world, change, &mut row, &running, sweeping);
     }
+    let mut refused = Vec::new();
     for due in &verdict.start {
-        start_due(world, change, &mut row, *due, sweeping, true);
+        refused.extend(start_due(world, change, &mut row, *due, sweeping, true));
     }
     for due in &look.backfill {
-        start_due(world, change, &mut row, *due, sweeping, false);
+        refused.extend(start_due(world, change, &mut row, *due, sweeping, false));
     }
     if !row.is_paused() {
         row.runs.0.buffered = verdict.buffered;
     }
+    row.runs.0.refused += refused.len() as u64;
     row.overlapped += verdict.left_out.len() as u64;
     row.looked_until = look.looked_until;
     row.last_due = look.dues.last().copied().or(row.last_due);
     advance_backfill(&mut row, &look.backfill);
     tell_left_out(world, change, &before, &look, &verdict.left_out);
+    tell_refused(world, change, &before, &refused);
     let next = next_look(&mut row, &look.calendar, world.now);
     if row != before {
         change.update(&row);
     }
-    if look.again { Some(world.now) } else { next }
+    // One that waits for a run which was refused has nothing to wait for.
+    let alone = row.runs.0.running.is_empty() && row.runs.0.buffered.is_some() && !row.is_paused();
+    if look.again || alone { Some(world.now) } else { next }
 }
 
 fn look(row: &ScheduleRow, now: TimestampMs) -> Option<Look> {
@@ -169,6 +175,7 @@ fn cancel_running(
     row.runs.0.running.clear();
 }
 
+/// Starts one run, or says why there is none.
 fn start_due(
     world: &World,
     change: &mut Change,
@@ -176,12 +183,16 @@ fn start_due(
     due: TimestampMs,
     sweeping: &mut Sweeping,
     counts: bool,
-) {
+) -> Option<(TimestampMs, EngineError)> {
     match start(world, change, &mut sweeping.accepted, row, &Run::Due(due)) {
         Ok(run) if counts => remember(row, &run),
         Ok(_) => {}
-        Err(error) => tracing::error!(%error, schedule = &*row.name, %due, "a run was refused"),
+        Err(error) => {
+            tracing::error!(%error, schedule = &*row.name, %due, "a run was refused");
+            return Some((due, error));
+        }
     }
+    None
 }
 
 fn advance_backfill(row: &mut ScheduleRow, done: &[TimestampMs]) {
@@ -213,5 +224,24 @@ fn tell_left_out(
     if let (Some(first), Some(last)) = (left_out.first(), left_out.last()) {
         let runs = left_out.len();
         tell(json!({ "why": "overlap", "from": first.0, "until": last.0, "runs": runs }));
+    }
+}
+
+/// One event for all runs that a look could not submit; such runs are mostly refused alike.
+fn tell_refused(
+    world: &World,
+    change: &mut Change,
+    row: &ScheduleRow,
+    refused: &[(TimestampMs, EngineError)],
+) {
+    if let (Some((first, _)), Some((last, error))) = (refused.first(), refused.last()) {
+        let details = json!({
+            "why": "refused",
+            "code": error.code(),
+            "from": first.0,
+            "until": last.0,
+            "runs": refused.len(),
+        });
+        change.events.push(event(row, EventType::ScheduleLeftOut, world.now, details));
     }
 }

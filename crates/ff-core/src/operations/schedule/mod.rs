@@ -39,7 +39,7 @@ pub(crate) fn key_of(id: &ScheduleId) -> ScheduleKey {
 }
 
 /// An identity that is always the same for the same parts.
-fn identity(parts: &[&str]) -> Uuid {
+pub(crate) fn identity(parts: &[&str]) -> Uuid {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{arm, calendar, event, existing};
+use super::{arm, calendar, event, existing, timer_key};
 use crate::contracts::EventType;
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
-use crate::rows::{ScheduleKey, ScheduleRow};
-use crate::store::{Change, Needs, World};
+use crate::rows::{ScheduleKey, ScheduleRow, TimerRow};
+use crate::store::{Change, Needs, World, Write};
 
 #[derive(Debug)]
 pub struct PauseSchedule {
@@ -74,6 +74,11 @@ impl Operation for ResumeSchedule {
         row.looked_until = row.looked_until.max(world.now);
         let calendar = calendar(&row)?;
         arm(&mut change, &mut row, &calendar, world.now);
+        if row.runs.0.buffered.is_some() {
+            // What it waited for may have ended while nobody was to look.
+            let timer = TimerRow { key: timer_key(&row, world.now), members: Vec::new() };
+            change.timers.push(Write::Update(timer));
+        }
         change.update(&row);
         let event = event(&row, EventType::ScheduleResumed, world.now, json!({}));
         change.events.push(event.by(known(&self.by)));

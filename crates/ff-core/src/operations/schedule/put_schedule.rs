@@ -8,7 +8,7 @@ use super::{arm, calendar, event, existing, key_of};
 use crate::contracts::{EventType, PutScheduleArgs, PutScheduleOutcome};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
-use crate::rows::{Json, Runs, ScheduleRow};
+use crate::rows::{Json, LimitKey, LimitKind, LimitRow, Runs, ScheduleRow, limit_id};
 use crate::store::{Change, Needs, World};
 use crate::types::TimestampMs;
 
@@ -28,6 +28,7 @@ impl Operation for PutSchedule {
 
     fn needs(&self, needs: &mut Needs) {
         needs.record::<ScheduleRow>(&key_of(&self.definition.schedule_id));
+        self.budgets().for_each(|budget| needs.record::<LimitRow>(&budget));
     }
 
     fn decide(&self, world: &World) -> Result<(PutScheduleOutcome, Change), EngineError> {
@@ -40,6 +41,9 @@ impl Operation for PutSchedule {
             }
             Some(known) => (self.updated(known, world.now), PutScheduleOutcome::Updated),
         };
+        if self.budgets().any(|budget| world.record::<LimitRow>(&budget).is_none()) {
+            return Err(EngineError::NotFound { entity: "budget" });
+        }
         let calendar = calendar(&row)?;
         arm(&mut change, &mut row, &calendar, world.now);
         match outcome {
@@ -53,6 +57,14 @@ impl Operation for PutSchedule {
 }
 
 impl PutSchedule {
+    /// The budgets that every run will name; without them none is accepted.
+    fn budgets(&self) -> impl Iterator<Item = LimitKey> {
+        let namespace = self.definition.schedule_id.namespace.as_str();
+        let policy = self.definition.template.policy.iter();
+        let names = policy.flat_map(|policy| &policy.budget_ids);
+        names.map(move |name| LimitKey { id: limit_id(LimitKind::Budget, namespace, name) })
+    }
+
     fn created(&self, now: TimestampMs) -> ScheduleRow {
         let id = &self.definition.schedule_id;
         ScheduleRow {
