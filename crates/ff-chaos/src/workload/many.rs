@@ -106,7 +106,9 @@ pub async fn sweep(backend: &dyn EngineBackend, sweep: &Sweep) -> Result<Outcome
         ..BulkFilter::default()
     };
     let action = action(sweep);
-    backend.start_bulk(StartBulkArgs { filter, action, by: "chaos".into() }).await?;
+    backend
+        .start_bulk(StartBulkArgs { filter, action, by: "chaos".into(), request_id: None })
+        .await?;
     Ok(Outcome::Done)
 }
 

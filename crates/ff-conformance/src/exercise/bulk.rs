@@ -28,7 +28,7 @@ async fn submit_many(f: &Fixture, count: usize, item: &Submission) -> Vec<Execut
 }
 
 async fn start(f: &Fixture, filter: BulkFilter, action: BulkAction) -> BulkSnapshot {
-    let args = StartBulkArgs { filter, action, by: "me".into() };
+    let args = StartBulkArgs { filter, action, by: "me".into(), request_id: None };
     f.backend.start_bulk(args).await.unwrap()
 }
 
@@ -211,7 +211,8 @@ pub async fn namespaces_are_apart(f: &Fixture) {
     let theirs = f.submit(item().namespace("theirs")).await;
     let me = Namespaced::new(f.backend.clone(), Namespace::new("mine"));
     assert_eq!(me.preview_bulk(waiting()).await.unwrap().matched, 1);
-    let args = StartBulkArgs { filter: waiting(), action: cancel(), by: String::new() };
+    let args =
+        StartBulkArgs { filter: waiting(), action: cancel(), by: String::new(), request_id: None };
     let own = me.start_bulk(args.clone()).await.unwrap();
     f.advance(0).await;
     assert_eq!(f.state(&mine).await, PublicState::Cancelled);
@@ -235,7 +236,7 @@ pub async fn namespaces_are_apart(f: &Fixture) {
 
 pub async fn refused(f: &Fixture) {
     let start = |filter: BulkFilter, action: BulkAction| {
-        f.backend.start_bulk(StartBulkArgs { filter, action, by: String::new() })
+        f.backend.start_bulk(StartBulkArgs { filter, action, by: String::new(), request_id: None })
     };
     let all = BulkFilter::default;
     let long = BulkAction::Cancel { reason: "x".repeat(5_000) };
@@ -251,4 +252,32 @@ pub async fn refused(f: &Fixture) {
     let id = f.submit(Submission::new(LANE, "kind")).await;
     f.advance(0).await;
     assert_eq!(f.state(&id).await, PublicState::Waiting);
+}
+
+/// A call whose answer was lost can be made again.
+pub async fn once_per_request(f: &Fixture) {
+    submit_many(f, 3, &item()).await;
+    let args = |request: &str| StartBulkArgs {
+        filter: waiting(),
+        action: cancel(),
+        by: "me".into(),
+        request_id: Some(request.into()),
+    };
+    let first = f.backend.start_bulk(args("a")).await.unwrap();
+    f.advance(1).await;
+    let again = f.backend.start_bulk(args("a")).await.unwrap();
+    assert_eq!((again.bulk_id, again.changed), (first.bulk_id, 3), "it tells how far it has come");
+    let other = f.backend.start_bulk(args("b")).await.unwrap();
+    assert_ne!(first.bulk_id, other.bulk_id);
+    let retag = StartBulkArgs { by: "somebody".into(), ..args("a") };
+    assert_eq!(code(&f.backend.start_bulk(retag).await), "idempotency_key_reused");
+    for request in ["", &"x".repeat(1_000)] {
+        assert_eq!(code(&f.backend.start_bulk(args(request)).await), "invalid_input");
+    }
+    // Namespaces do not meet, even if they ask in the same words.
+    let me = Namespaced::new(f.backend.clone(), Namespace::new("mine"));
+    let mine = me.start_bulk(args("a")).await.unwrap();
+    assert_ne!(mine.bulk_id, first.bulk_id);
+    let page = f.backend.list_bulk(ListBulkArgs::default()).await.unwrap();
+    assert_eq!(page.operations.len(), 3);
 }

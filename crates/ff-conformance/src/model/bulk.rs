@@ -28,6 +28,7 @@ enum BulkCall {
     /// The newest, which has mostly ended.
     Cancel,
     List,
+    Describe,
     Failures,
 }
 
@@ -61,6 +62,10 @@ impl BulkStep {
                 let own = self.own(on).await;
                 text(on, &own.map(|own| own.into_iter().map(nameless).collect::<Vec<_>>()))
             }
+            BulkCall::Describe => {
+                let id = self.newest(on).await;
+                text(on, &on.describe_bulk(id).await.map(|found| found.map(nameless)))
+            }
             BulkCall::Failures => {
                 let id = self.newest(on).await;
                 text(on, &on.list_bulk_failures(id, None, 3).await)
@@ -92,12 +97,13 @@ impl Sequence {
     }
 
     pub(super) fn bulk_step(&mut self) -> BulkStep {
-        let call = match self.rng().u32(..12) {
+        let call = match self.rng().u32(..13) {
             0..2 => BulkCall::Preview(self.bulk_filter()),
             2..8 => BulkCall::Start(Box::new(self.start_bulk())),
             8 => BulkCall::StartAndCancel(Box::new(self.start_bulk())),
             9 => BulkCall::Cancel,
             10 => BulkCall::Failures,
+            11 => BulkCall::Describe,
             _ => BulkCall::List,
         };
         self.about_bulk(call)
@@ -113,7 +119,9 @@ impl Sequence {
                 BulkAction::SetTags { tags: [("model.tag".to_owned(), value)].into() }
             }
         };
-        StartBulkArgs { filter: self.bulk_filter(), action, by: "model".into() }
+        // Few requests, so that some are made again.
+        let request_id = self.some(30, |own| own.rng().u32(..3).to_string());
+        StartBulkArgs { filter: self.bulk_filter(), action, by: "model".into(), request_id }
     }
 
     /// Never without a namespace, unless the caller has none but its own.

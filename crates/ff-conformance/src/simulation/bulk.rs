@@ -52,7 +52,12 @@ impl Simulation {
                 BulkAction::SetTags { tags: [("sim.bulk".to_owned(), value)].into() }
             }
         };
-        Verb::StartBulk(Box::new(StartBulkArgs { filter, action, by: "operator".into() }))
+        Verb::StartBulk(Box::new(StartBulkArgs {
+            filter,
+            action,
+            by: "operator".into(),
+            request_id: None,
+        }))
     }
 
     /// The newest that anybody was told of.

@@ -48,6 +48,9 @@ pub struct StartBulkArgs {
     pub action: BulkAction,
     #[serde(default)]
     pub by: String,
+    /// The same request starts one bulk operation, however often it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 /// What a bulk operation would meet if it were started.

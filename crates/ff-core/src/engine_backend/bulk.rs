@@ -11,6 +11,7 @@ use crate::engine::{check_count, prepare_bulk, prepare_filter};
 use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::bulk::{CancelBulk, StartBulk, list_query};
+use crate::operations::schedule::identity;
 use crate::rows::{BulkFailureRow, BulkKey, BulkRow, Record, values};
 use crate::store::{ListQuery, Query, Scan};
 use crate::types::Namespace;
@@ -31,12 +32,16 @@ pub trait BulkOperations: EngineBackend {
     }
 
     /// Starts a bulk operation. It reaches the executions that are there now, and goes on by
-    /// itself, also after a crash.
+    /// itself, also after a crash. A request that is made again is told of the first one.
     async fn start_bulk(&self, args: StartBulkArgs) -> Result<BulkSnapshot, EngineError> {
-        let definition = prepare_bulk(args, self.scope())?;
+        let mut definition = prepare_bulk(args, self.scope())?;
+        let id = match definition.request_id.take() {
+            Some(request) => requested(definition.filter.namespace.as_ref(), &request),
+            None => Uuid::now_v7(),
+        };
         let count = Query::Count(list_query(&definition.filter));
         let matched = self.engine().query(count).await?.count;
-        let start = StartBulk { id: Uuid::now_v7(), definition, matched };
+        let start = StartBulk { id, definition, matched };
         self.engine().run(self.scope(), start).await.map(|row| views::bulk(&row))
     }
 
@@ -108,4 +113,12 @@ impl<B: EngineBackend + ?Sized> BulkOperations for B {}
 
 fn in_scope(scope: Option<&Namespace>, row: &BulkRow) -> bool {
     scope.is_none_or(|own| row.namespace.as_deref() == Some(own.as_str()))
+}
+
+/// The identity of what a request starts: always the same in the same namespace, or in all.
+fn requested(namespace: Option<&Namespace>, request: &str) -> Uuid {
+    match namespace {
+        Some(namespace) => identity(&["bulk", "one", namespace.as_str(), request]),
+        None => identity(&["bulk", "all", request]),
+    }
 }

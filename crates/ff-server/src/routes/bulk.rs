@@ -22,10 +22,15 @@ pub fn routes() -> Vec<Route> {
         ),
         Route::new(
             (Method::POST, "/v1/bulk"),
-            ("start_bulk", "Cancels, replays, reprioritises or retags what a filter names."),
+            (
+                "start_bulk",
+                "Cancels, replays, reprioritises or retags what a filter names, once for each \
+                 `Idempotency-Key`.",
+            ),
             Scope::Operate,
             start,
         )
+        .remembered_by_engine()
         .success(201),
         Route::new(
             (Method::GET, "/v1/bulk"),
@@ -103,7 +108,8 @@ async fn preview(call: Call<Nothing, PreviewBulkRequest>) -> Answered<Answer<Bul
 async fn start(call: Call<Nothing, StartBulkRequest>) -> Answered<Answer<BulkSnapshot>> {
     let StartBulkRequest { filter: given, action } = call.body;
     let by = call.door.principal().name.clone();
-    let args = StartBulkArgs { filter: filter(given)?, action, by };
+    let request_id = call.idempotency_key;
+    let args = StartBulkArgs { filter: filter(given)?, action, by, request_id };
     let started = call.door.backend().start_bulk(args).await?;
     Ok(Answer::created(shown(started)))
 }

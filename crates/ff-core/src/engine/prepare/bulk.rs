@@ -12,6 +12,9 @@ pub fn prepare_bulk(
     scope: Option<&Namespace>,
 ) -> Result<StartBulkArgs, EngineError> {
     check_text("by", &args.by, 0, limits::NAME_BYTES)?;
+    if let Some(request) = &args.request_id {
+        check_text("request id", request, 1, limits::NAME_BYTES)?;
+    }
     match &args.action {
         BulkAction::Cancel { reason } => check_text("reason", reason, 0, limits::REASON_BYTES)?,
         BulkAction::SetTags { tags } => check_tags(tags)?,

@@ -5,14 +5,16 @@ use uuid::Uuid;
 
 use super::{event, timer_key};
 use crate::contracts::{BulkState, EventType, StartBulkArgs};
-use crate::engine_error::EngineError;
+use crate::engine_error::{ConflictKind, EngineError};
 use crate::operations::Operation;
 use crate::rows::{BulkKey, BulkRow, Json, TimerRow, Word};
 use crate::store::{Change, Needs, World, Write};
 
 #[derive(Debug)]
 pub struct StartBulk {
+    /// The same for the same request.
     pub id: Uuid,
+    /// The request apart.
     pub definition: StartBulkArgs,
     /// How many executions there were a moment ago.
     pub matched: u64,
@@ -23,9 +25,17 @@ impl Operation for StartBulk {
 
     const NAME: &'static str = "start_bulk";
 
-    fn needs(&self, _: &mut Needs) {}
+    fn needs(&self, needs: &mut Needs) {
+        needs.record::<BulkRow>(&BulkKey { id: self.id });
+    }
 
     fn decide(&self, world: &World) -> Result<(BulkRow, Change), EngineError> {
+        if let Some(known) = world.record::<BulkRow>(&BulkKey { id: self.id }) {
+            return match known.definition.0 == self.definition {
+                true => Ok((known, Change::default())),
+                false => Err(EngineError::Conflict(ConflictKind::IdempotencyKeyReused)),
+            };
+        }
         let namespace = self.definition.filter.namespace.as_ref();
         let row = BulkRow {
             key: BulkKey { id: self.id },
