@@ -1,5 +1,7 @@
 //! Suspending, waitpoints and signals.
 
+use std::fmt;
+
 use ff_core::contracts::{
     CreateWaitpointArgs, SignalEffect, SuspendArgs, WaitpointGrant, WaitpointKeySnapshot,
 };
@@ -142,11 +144,18 @@ pub struct SignalRequest {
 }
 
 /// The same by a waitpoint's token, which is all that the sender needs.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenSignalRequest {
     pub token: String,
     pub signal: SignalRequest,
+}
+
+impl fmt::Debug for TokenSignalRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signal = &self.signal;
+        f.debug_struct("TokenSignalRequest").field("signal", signal).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -156,10 +165,16 @@ pub struct ResumeRequest {
     pub delay: Span,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WaitpointTokenAnswer {
     /// Whoever has it may signal the waitpoint.
     pub token: String,
+}
+
+impl fmt::Debug for WaitpointTokenAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WaitpointTokenAnswer(redacted)")
+    }
 }
 
 /// Every key that waitpoint tokens have been made with. What they are made from is never told.

@@ -1,5 +1,7 @@
 //! API tokens: who may do what, and where.
 
+use std::fmt;
+
 use ff_core::types::TimestampMs;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -70,12 +72,19 @@ pub struct CreateTokenRequest {
 }
 
 /// The only answer that ever shows the token itself.
-#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CreatedToken {
     /// `ff_` and 256 random bits. It is stored as a hash and cannot be shown again.
     pub token: String,
     #[serde(flatten)]
     pub snapshot: TokenSnapshot,
+}
+
+impl fmt::Debug for CreatedToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let snapshot = &self.snapshot;
+        f.debug_struct("CreatedToken").field("snapshot", snapshot).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -98,4 +107,40 @@ pub struct TokenList {
     pub tokens: Vec<TokenSnapshot>,
     /// Pass it as `after` for what follows; present when there is more.
     pub next_after: Option<Uuid>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{CreatedWebhook, TokenSignalRequest, WaitpointTokenAnswer};
+
+    /// What is read from JSON, as a log would show it.
+    fn logged<T: serde::de::DeserializeOwned + fmt::Debug>(json: Value) -> String {
+        let read: T = serde_json::from_value(json).unwrap();
+        format!("{read:?}")
+    }
+
+    #[test]
+    fn secrets_are_not_logged() {
+        let token = json!({
+            "token": "whisper", "token_id": Uuid::nil(), "name": "ci", "scopes": [],
+            "namespaces": [], "created_by": "me", "created_at": 0,
+        });
+        let webhook = json!({
+            "secret": "whisper", "webhook_id": Uuid::nil(), "namespace": "", "name": "ci",
+            "url": "https://a.example/", "event_types": [], "state": "active", "created_by": "me",
+            "created_at": 0, "cursor": "", "delivered": 0, "failures": 0,
+        });
+        let signal = json!({ "token": "whisper", "signal": { "signal_name": "go" } });
+        for shown in [
+            logged::<CreatedToken>(token),
+            logged::<CreatedWebhook>(webhook),
+            logged::<TokenSignalRequest>(signal),
+            logged::<WaitpointTokenAnswer>(json!({ "token": "whisper" })),
+        ] {
+            assert!(!shown.contains("whisper"), "{shown}");
+        }
+    }
 }

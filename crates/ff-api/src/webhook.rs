@@ -1,5 +1,7 @@
 //! Webhooks: who is told of events outside.
 
+use std::fmt;
+
 use ff_core::contracts::{EventType, WebhookDelivery, WebhookSnapshot};
 use ff_core::types::LaneId;
 use serde::{Deserialize, Serialize};
@@ -26,12 +28,19 @@ pub struct CreateWebhookRequest {
 }
 
 /// One of the two answers that show a secret.
-#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct CreatedWebhook {
     /// `whsec_` and base64: what deliveries are signed with. It cannot be read again.
     pub secret: String,
     #[serde(flatten)]
     pub snapshot: WebhookSnapshot,
+}
+
+impl fmt::Debug for CreatedWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let snapshot = &self.snapshot;
+        f.debug_struct("CreatedWebhook").field("snapshot", snapshot).finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]

@@ -5,6 +5,7 @@ mod events;
 mod problem;
 mod wire;
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,12 +50,22 @@ const BATCH: usize = 1_000;
 const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// Where a server is, and who asks.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct HttpOptions {
     pub url: String,
     pub token: Option<String>,
     /// The namespace to act in; the token's own if there is none.
     pub namespace: Option<Namespace>,
+}
+
+impl fmt::Debug for HttpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpOptions")
+            .field("url", &self.url)
+            .field("token", &self.token.as_ref().map(|_| "redacted"))
+            .field("namespace", &self.namespace)
+            .finish()
+    }
 }
 
 impl HttpOptions {
@@ -468,4 +479,15 @@ fn batch(reports: &[Report]) -> usize {
         bytes <= BATCH_BYTES
     };
     reports.iter().take(BATCH).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_not_logged() {
+        let shown = format!("{:?}", HttpOptions::new(DEFAULT_URL).token("whisper"));
+        assert!(!shown.contains("whisper") && shown.contains(DEFAULT_URL), "{shown}");
+    }
 }
