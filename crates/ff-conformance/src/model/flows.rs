@@ -6,7 +6,7 @@ use ff_core::contracts::{
     ForkFlowArgs, ListFlowsArgs, OnSatisfied, ParentResultsArgs, ReplayFlowArgs, Submission,
     SubmitFlowArgs,
 };
-use ff_core::engine_backend::{EngineBackend, FlowOperations};
+use ff_core::engine_backend::{CounterOperations, EngineBackend, FlowOperations};
 use ff_core::partition::{PartitionConfig, flow_partition};
 use ff_core::policy::{Backoff, ExecutionPolicy};
 use ff_core::types::{ExecutionId, FlowId};
@@ -29,6 +29,7 @@ pub enum FlowStep {
     Graph(FlowGraphArgs),
     List(ListFlowsArgs),
     ParentResults(ExecutionId),
+    Recount(FlowId, bool),
 }
 
 const FLOWS: u64 = 2;
@@ -68,6 +69,7 @@ impl FlowStep {
                 let page = on.parent_results(ParentResultsArgs::new(id)).await;
                 text(on, &page.map(|page| page.parents))
             }
+            Self::Recount(flow, mend) => text(on, &on.recount_flow(&flow, mend).await),
         }
     }
 }
@@ -104,7 +106,7 @@ impl Sequence {
     pub(super) fn flow_step(&mut self) -> FlowStep {
         let at = self.rng().u64(..FLOWS);
         let flow_id = self.any_flow();
-        match self.rng().u32(..19) {
+        match self.rng().u32(..20) {
             0..6 => FlowStep::Submit(Box::new(self.submit_flow(at))),
             6..9 => match self.held_node() {
                 Some(handle) if self.rng().u32(..3) == 0 => FlowStep::WaitChildren(handle),
@@ -123,6 +125,7 @@ impl Sequence {
             13 => FlowStep::ParentResults(self.any_node()),
             14 => FlowStep::List(self.list_flows()),
             15..18 => FlowStep::Fork(self.fork()),
+            18 => FlowStep::Recount(flow_id, self.rng().bool()),
             _ => FlowStep::Graph(FlowGraphArgs { flow_id, cursor: None, limit: 0 }),
         }
     }

@@ -27,6 +27,9 @@ use super::waits::{self, WaitStep};
 const IDS: u64 = 8;
 const LANES: u64 = 2;
 const KEYS: [&str; 2] = ["key-a", "key-b"];
+/// What work asks of workers, and what these can do; the last requirement nobody meets.
+const REQUIRED: [&str; 5] = ["gpu", "zone=a", "cuda>=12", "cuda<12.1", "cuda>13"];
+const OFFERED: [&str; 3] = ["gpu", "zone=a", "cuda=12.0"];
 
 pub struct Sequence {
     seed: u64,
@@ -255,10 +258,12 @@ impl Sequence {
         if self.rng.u32(..6) == 0 {
             policy.budget_estimate = self.amounts();
         }
-        policy.stream_policy.max_frames = self.rng.u64(1..12);
+        let most = if self.rng.u32(..6) == 0 { 500 } else { 12 };
+        policy.stream_policy.max_frames = self.rng.u64(1..most);
         policy.stream_policy.max_early_frames = self.rng.u64(..4);
         if self.rng.u32(..5) == 0 {
-            policy.routing_requirements.required_capabilities = ["gpu".to_owned()].into();
+            let required = REQUIRED[self.rng.usize(..REQUIRED.len())].to_owned();
+            policy.routing_requirements.required_capabilities = [required].into();
         }
         policy
     }
@@ -286,16 +291,21 @@ impl Sequence {
         }
     }
 
+    /// What somebody can do: nothing, or something of each kind.
+    pub(super) fn offered(&mut self) -> Vec<String> {
+        let offered = OFFERED.iter().filter(|_| self.rng.bool());
+        offered.map(ToString::to_string).collect()
+    }
+
     fn claim(&mut self) -> ClaimArgs {
         let lanes = match self.rng.u32(..4) {
             0 => self.lanes().collect(),
             1 => vec![self.schedule_lane()],
             _ => vec![self.any_lane()],
         };
-        let gpu = self.rng.bool().then_some("gpu");
         ClaimArgs {
             lanes,
-            capabilities: CapabilitySet::new(gpu),
+            capabilities: CapabilitySet::new(self.offered()),
             worker_id: WorkerId::new("worker"),
             worker_instance_id: WorkerInstanceId::new(format!("w{}", self.rng.u32(..2))),
             lease_ttl_ms: [1, 1_000, 10_000, 3_600_000][self.rng.usize(..4)],
@@ -356,7 +366,7 @@ impl Sequence {
             (1, ..) => self.submit(),
             (2, ..) => {
                 let lanes = self.lanes().collect();
-                let capabilities = CapabilitySet::new(["gpu"]);
+                let capabilities = CapabilitySet::new(OFFERED);
                 let lease_ttl_ms = 3_600_000;
                 Step::Claim(ClaimArgs { lanes, capabilities, lease_ttl_ms, ..self.claim() })
             }

@@ -61,8 +61,9 @@ impl Keys {
         for side in sides {
             let args = RotateWaitpointSecretArgs { new_kid: kid(at), grace_ms };
             let rotated = side.rotate_waitpoint_secret(args).await;
+            let seeded = side.seed_waitpoint_secret(&kid(at)).await;
             let listed = side.list_waitpoint_keys().await.map(|listed| self.own(listed));
-            answers.push(text(&**side, &(rotated, listed)));
+            answers.push(text(&**side, &(rotated, seeded, listed)));
         }
         match answers[0] == answers[1] {
             true => Ok(()),

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::ManualClock;
-use ff_core::engine_backend::{EngineBackend, Namespaced};
+use ff_core::engine_backend::{CounterOperations, EngineBackend, Namespaced};
 use ff_core::operations::timer::Retention;
 use ff_core::store::memory::MemoryBackend;
 use tokio::task::JoinSet;
@@ -149,6 +149,12 @@ impl Model {
             let (answer, _) = step.run(&*self.subject).await;
             if let Some(pair) = pairs.first() {
                 pair.compare("lanes and counts of its group", &expected, &answer)?;
+            }
+        }
+        for side in [memory, &self.subject] {
+            let drifts = side.recount_limits(false).await.map_err(|error| error.to_string())?;
+            if !drifts.is_empty() {
+                return Err(format!("counters of {}: {drifts:?}", side.engine().store().name()));
             }
         }
         Ok(())

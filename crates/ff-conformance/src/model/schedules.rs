@@ -103,6 +103,7 @@ impl Sequence {
 
     fn put_schedule(&mut self, schedule_id: ScheduleId) -> PutScheduleArgs {
         let lane = self.schedule_lane();
+        let now = self.now();
         let template = ScheduleTemplate {
             input_payload: vec![3; self.rng().usize(..2)],
             priority: self.rng().i32(-1..3),
@@ -123,6 +124,9 @@ impl Sequence {
                 _ => MissedPolicy::All { max: 3 },
             },
             jitter_ms: [0, 0, 2_000][self.rng().usize(..3)],
+            starts_at: self.some(20, |own| now.after_ms(own.rng().u64(..120_000))),
+            // Some end before they start, which is refused.
+            ends_at: self.some(20, |own| now.after_ms(own.rng().u64(..600_000))),
             ..PutScheduleArgs::new(schedule_id, self.timing(), template)
         }
     }

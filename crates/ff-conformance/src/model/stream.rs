@@ -76,7 +76,9 @@ impl Sequence {
             0..2 => StreamStep::RecordStep(handle, name, vec![5; self.rng.usize(..2)]),
             2 => StreamStep::SleepStep(handle, name, self.wait()),
             _ => {
-                let frames = (0..self.rng.usize(1..5)).map(|_| self.frame()).collect();
+                // Sometimes more than a reader takes at once from its store.
+                let most = if self.rng.u32(..10) == 0 { 150 } else { 5 };
+                let frames = (0..self.rng.usize(1..most)).map(|_| self.frame()).collect();
                 let append_id = self.some(40, |own| Uuid::from_u128(own.rng.u128(..2)));
                 StreamStep::AppendFrames(handle, AppendFramesArgs { frames, append_id })
             }
@@ -109,7 +111,7 @@ impl Sequence {
                     StreamCursor::After(FrameId { attempt_index: attempt, sequence })
                 }
             },
-            limit: self.rng.usize(1..5),
+            limit: if self.rng.u32(..4) == 0 { 1_000 } else { self.rng.usize(1..12) },
             visibility: match self.rng.bool() {
                 true => Visibility::All,
                 false => Visibility::ExcludeBestEffort,
@@ -133,7 +135,7 @@ impl Sequence {
                 worker_instance_id: worker.worker_instance_id,
                 namespace,
                 lanes: [self.any_lane()].into(),
-                capabilities: self.rng.bool().then(|| "gpu".to_owned()).into_iter().collect(),
+                capabilities: self.offered().into_iter().collect(),
                 liveness_ttl_ms: [1, 1_000, 60_000][self.rng.usize(..3)],
             }),
             2 => StreamStep::HeartbeatWorker(worker),
