@@ -2,10 +2,10 @@
 //!
 //! The lock of a flow stands for its edges and groups, and whoever writes one of these writes the
 //! flow too. So a graph is true for the flow as one transaction has left it, and whoever has locked
-//! the flow sees which one that was. A graph is learned before the commit, because whoever waits for
-//! the lock goes on right behind it; if the commit fails, all graphs are forgotten. So they are when
-//! a connection is made: a server that has crashed gives the numbers of lost transactions to others.
-//! Members are compared when they are written, like all rows that were not locked.
+//! the flow sees which one that was. A graph is learned before the commit, because whoever waits
+//! for the lock goes on right behind it; if the commit fails, all graphs are forgotten. So they are
+//! when a connection is made: a server that has crashed gives the numbers of lost transactions to
+//! others. Members are compared when they are written, like all rows that were not locked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
