@@ -2,12 +2,12 @@
 //!
 //! Every one of them is a hint. Whoever hears nothing looks again anyway.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ff_core::store::{Bells, Change, Write};
-use ff_core::types::TimestampMs;
+use ff_core::types::{ExecutionKey, TimestampMs};
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{ConnectOptions, Executor, PgConnection};
@@ -22,6 +22,11 @@ const SEND_PATIENCE: Duration = Duration::from_secs(5);
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Postgres takes no longer messages; one that would be longer rings for every lane.
 const LONGEST: usize = 7_000;
+/// Followers elsewhere are told of so many executions at once. Of what is more they hear later: they
+/// look by themselves.
+const MOST_FOLLOWED: usize = 100;
+/// In a larger batch of executions hardly one has followers.
+const FEW: usize = 16;
 
 /// What has been committed here and not yet been told to others.
 #[derive(Default)]
@@ -35,11 +40,22 @@ struct News {
     lanes: HashMap<Arc<str>, usize>,
     due: Option<TimestampMs>,
     events: bool,
+    /// Executions whose followers may have something to read.
+    followed: BTreeSet<ExecutionKey>,
+}
+
+impl News {
+    fn tell_followers(&mut self, change: &Change) {
+        let few = if change.executions.len() <= FEW { &change.executions[..] } else { &[] };
+        let room = MOST_FOLLOWED.saturating_sub(self.followed.len());
+        self.followed.extend(change.streams().chain(few.iter().map(Write::key)).take(room));
+    }
 }
 
 impl Outbox {
     pub fn tell(&self, change: &Change) {
-        if change.events.is_empty() && change.timers.is_empty() {
+        let is_silent = change.events.is_empty() && change.timers.is_empty();
+        if is_silent && change.streams().next().is_none() {
             return;
         }
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,6 +77,7 @@ impl Outbox {
                 news.due = Some(news.due.map_or(row.key.due_at, |due| due.min(row.key.due_at)));
             }
         }
+        news.tell_followers(change);
         drop(news);
         self.ready.notify_one();
     }
@@ -70,8 +87,15 @@ impl Outbox {
         let lanes: Map<String, Value> =
             news.lanes.iter().map(|(lane, count)| (lane.to_string(), json!(count))).collect();
         let due = news.due.map(|due| due.0);
-        let text = json!({ "from": from, "lanes": lanes, "due": due, "events": news.events });
-        let text = text.to_string();
+        let followed: Vec<_> = news.followed.iter().map(|key| (key.partition, key.id)).collect();
+        let mut message = json!({
+            "from": from, "lanes": lanes, "due": due, "events": news.events, "followed": followed,
+        });
+        let mut text = message.to_string();
+        if text.len() > LONGEST {
+            message["followed"].take();
+            text = message.to_string();
+        }
         if text.len() <= LONGEST { text } else { json!({ "from": from, "all": true }).to_string() }
     }
 }
@@ -189,5 +213,57 @@ fn ring(bells: &Bells, text: &str, own: Uuid) {
     }
     if message["events"].as_bool() == Some(true) {
         bells.ring_events();
+    }
+    let followed: Vec<(u16, Uuid)> =
+        serde_json::from_value(message["followed"].clone()).unwrap_or_default();
+    for (partition, id) in followed {
+        bells.ring_followers(&ExecutionKey { partition, id });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ff_core::rows::{StreamKey, StreamRow};
+
+    use super::*;
+
+    fn appended(execution: ExecutionKey) -> Change {
+        let now = TimestampMs(1);
+        let mut change = Change::default();
+        change.update(&StreamRow {
+            key: StreamKey { execution, attempt_index: 0 },
+            first_sequence: 1,
+            next_sequence: 2,
+            early_until: 0,
+            bytes: 1,
+            created_at: now,
+            last_frame_at: now,
+            append_id: None,
+            append_first: 0,
+        });
+        change
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_told_to_those_who_follow_it_elsewhere() {
+        let key = ExecutionKey { partition: 3, id: Uuid::from_u128(7) };
+        let outbox = Outbox::default();
+        outbox.tell(&appended(key));
+        let text = outbox.take(Uuid::from_u128(1));
+        let bells = Bells::default();
+        let mut follower = bells.follow(key);
+        ring(&bells, &text, Uuid::from_u128(2));
+        let rung = tokio::time::timeout(Duration::from_secs(10), follower.rung()).await;
+        assert!(rung.is_ok(), "nobody rang: {text}");
+    }
+
+    #[test]
+    fn too_many_streams_for_a_message_leave_the_rest_of_it_alone() {
+        let outbox = Outbox::default();
+        for id in 0..10_000 {
+            outbox.tell(&appended(ExecutionKey { partition: 0, id: Uuid::from_u128(id) }));
+        }
+        let text = outbox.take(Uuid::nil());
+        assert!(text.len() <= LONGEST && !text.contains("all"), "{text}");
     }
 }

@@ -100,6 +100,11 @@ impl Bells {
         self.followers.follow(execution)
     }
 
+    /// Something was written about an execution or its streams, by somebody else.
+    pub fn ring_followers(&self, execution: &ExecutionKey) {
+        self.followers.ring_one(execution);
+    }
+
     pub fn ring_events(&self) {
         self.events.send_modify(|count| *count += 1);
     }

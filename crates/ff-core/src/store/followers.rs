@@ -32,14 +32,16 @@ impl Followers {
         if senders.is_empty() {
             return;
         }
-        let executions = change.executions.iter().map(|write| match write {
-            Write::Insert(row) | Write::Update(row) => row.key,
-            Write::Delete(key) => *key,
-        });
-        for key in executions.chain(change.records.iter().filter_map(streaming)) {
+        for key in change.executions.iter().map(Write::key).chain(change.streams()) {
             if let Some(sender) = senders.get(&key) {
                 sender.send_replace(());
             }
+        }
+    }
+
+    pub fn ring_one(&self, key: &ExecutionKey) {
+        if let Some(sender) = self.senders().get(key) {
+            sender.send_replace(());
         }
     }
 
@@ -51,6 +53,13 @@ impl Followers {
 
     fn senders(&self) -> MutexGuard<'_, HashMap<ExecutionKey, watch::Sender<()>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Change {
+    /// The executions whose streams are written.
+    pub fn streams(&self) -> impl Iterator<Item = ExecutionKey> {
+        self.records.iter().filter_map(streaming)
     }
 }
 
