@@ -4,7 +4,7 @@ use ff_core::backend::Handle;
 use ff_core::contracts::{
     BudgetScope, ClaimArgs, EventType, PutBudgetArgs, ReportUsageArgs, Submission, UsageOutcome,
 };
-use ff_core::engine_backend::LimitOperations;
+use ff_core::engine_backend::{CounterOperations, LimitOperations};
 use ff_core::policy::ExecutionPolicy;
 use ff_core::state::PublicState;
 use ff_core::types::{BudgetId, ExecutionId, LaneId, Namespace};
@@ -86,6 +86,22 @@ pub async fn far_behind(f: &Fixture) {
         is_left_alone(f, id).await;
     }
     is_quiet(f).await;
+}
+
+/// Some go away while the others are looked over; nobody who waits is forgotten for it.
+pub async fn gone_meanwhile(f: &Fixture) {
+    let mut sizes = vec![70; 150];
+    sizes[0] = 10;
+    let ids = waiting_for_the_rest(f, &sizes).await;
+    f.advance(0).await;
+    assert_eq!(f.claim().await.execution_id, ids[0]);
+    for id in &ids[64..70] {
+        f.cancel_execution(id).await.unwrap();
+    }
+    for _ in 0..8 {
+        f.advance(1_000).await;
+    }
+    assert_eq!(f.backend.recount_limits(false).await.unwrap(), []);
 }
 
 async fn hold_for_hours(f: &Fixture) -> Handle {

@@ -112,6 +112,22 @@ pub async fn replay_behind_a_forgotten_flow(f: &Fixture) {
     assert_eq!(describe(f, &forked).await.status, FlowStatus::Completed);
 }
 
+/// The parent that stayed outside runs again in its own flow, which is nobody's business here.
+pub async fn replay_beside_an_open_parent(f: &Fixture) {
+    let flow = plant(f, graph("a>c b>c")).await;
+    assert_eq!(complete_all(f).await, 2);
+    assert_eq!(complete_all(f).await, 1);
+    let forked = fork(f, &flow, "a", "a c").await;
+    assert_eq!(complete_all(f).await, 1);
+    assert_eq!(complete_all(f).await, 1);
+    f.replay(flow.node("b")).await.unwrap();
+    assert_eq!(replay_from(f, &forked, "a").await, ["a", "c"]);
+    assert_eq!(f.backend.recount_flow(&forked.id, false).await.unwrap(), []);
+    assert_eq!(complete_all(f).await, 2);
+    assert_eq!(complete_all(f).await, 1, "the last node of the fork");
+    assert_eq!(describe(f, &forked).await.status, FlowStatus::Completed);
+}
+
 /// A child was replayed, so that what its parents had said before is forgotten; then one of them is
 /// replayed with all behind it.
 pub async fn replay_after_a_replay(f: &Fixture) {

@@ -137,8 +137,8 @@ fn budgets_and_quotas() -> Vec<Exercise> {
             namespaces, over_a_flow, deleted_budgets_let_go, raised_by_its_owner, bounded_number,
         }
         budget_room {
-            what_fits_is_woken, far_behind, held_over_a_period, settled_in_its_period,
-            changed_periods, over_all_namespaces,
+            what_fits_is_woken, far_behind, gone_meanwhile, held_over_a_period,
+            settled_in_its_period, changed_periods, over_all_namespaces,
         }
     }
 }
@@ -152,7 +152,7 @@ fn executions_and_waits() -> Vec<Exercise> {
 fn of_flows() -> Vec<Exercise> {
     exercises! {
         flow_again {
-            fork_of_a_fork, replay_in_a_fork,
+            fork_of_a_fork, replay_in_a_fork, replay_beside_an_open_parent,
             replay_behind_a_forgotten_flow with retention::by_age_config, replay_after_a_replay,
             late_failures_stay_forgotten with flow_wide::swept_by_hand,
             late_edge_to_a_reopened_parent with flow_wide::swept_by_hand,

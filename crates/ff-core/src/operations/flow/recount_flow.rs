@@ -225,6 +225,10 @@ impl<'w> Recount<'w> {
         counted.parents = i64::try_from(parents.len()).unwrap_or(i64::MAX);
         for parent in parents {
             let row = self.row(*parent)?;
+            // One that runs again in its own flow counts here as it was counted.
+            if !row.is_finished() && row.flow_id != Some(self.flow.key.id) {
+                return None;
+            }
             let forgotten = group.reset_at.is_some_and(|reset| row.terminal_at <= Some(reset));
             match outcome_of(row) {
                 Some(TerminalOutcome::Success) => counted.succeeded += 1,

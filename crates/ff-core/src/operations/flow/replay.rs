@@ -368,6 +368,7 @@ impl<'w> Rewinding<'w> {
         let inside = self.parents[at].iter().map(|from| (self.members[*from], rewound[*from]));
         let ids = self.outside.get(&at).map_or(&[][..], Vec::as_slice);
         let outside = ids.iter().filter_map(|id| self.world.executions.get(&key.flow.member(*id)));
+        let outside = outside.filter(|row| row.is_finished());
         let outside: Vec<_> = outside.map(|row| (row, false)).collect();
         let gone = ids.len() - outside.len();
         group.parents = whole(self.parents[at].len() + ids.len());
@@ -384,7 +385,8 @@ impl<'w> Rewinding<'w> {
                 _ => group.failed += 1,
             }
         }
-        // Whoever went with a flow that was forgotten counts as it was counted.
+        // Whoever went with a flow that was forgotten counts as it was counted, and so does one that
+        // runs again in its own flow: this one would not hear of it.
         let succeeded = (known.succeeded - counted).clamp(0, whole(gone));
         group.succeeded += succeeded;
         group.failed += if reset_at.is_none() { whole(gone) - succeeded } else { 0 };

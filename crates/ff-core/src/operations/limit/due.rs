@@ -30,7 +30,7 @@ const IDLE_MS: u64 = 60_000;
 /// Names what the sweeper must see: first who waits, then them and where the limit stands.
 pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
     let id = timer.key.subject;
-    needs.record::<LimitRow>(&LimitKey { id });
+    needs.scan(&rule(id));
     needs.scan(&waits(id));
     if !world.has_scanned(&waits(id)) {
         return;
@@ -41,7 +41,7 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
     needs.record::<LimitStateRow>(&LimitStateKey { id });
     let state = world.record::<LimitStateRow>(&LimitStateKey { id });
     if let Some(state) = &state {
-        needs.record::<LimitRow>(&LimitKey { id: state.limit });
+        needs.scan(&rule(state.limit));
     }
     let has_keys = match world.record::<LimitRow>(&LimitKey { id }) {
         Some(limit) => limit.quota().is_some(),
@@ -64,6 +64,12 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
         _ if has_keys => needs.scan(&waiting_keys(id, None)),
         _ => {}
     }
+}
+
+/// What a limit says. Whoever changes that has it looked at again, so nobody waits to read it: those
+/// who end leases have other locks by then.
+pub(super) fn rule(limit: Uuid) -> Scan {
+    Scan::of::<LimitRow>(values![limit]).limit(1).unlocked()
 }
 
 fn waits(state: Uuid) -> Scan {
@@ -120,7 +126,8 @@ pub(crate) fn due(
     }
     let mut room = room(limit.as_ref(), &state, world.now);
     let before = room.0;
-    let gone = let_go(world, change, &waits(id), &mut room, moved).gone;
+    let waits = world.scan::<LimitWaitRow>(&waits(id));
+    let gone = let_go(world, change, &waits, &mut room, moved).gone;
     let left = state.waiting.saturating_sub(gone);
     if let Some(state) = drafts.change(id) {
         state.set_waiting(left);
@@ -208,18 +215,18 @@ impl Room for Left<'_> {
 fn let_go(
     world: &World,
     change: &mut Change,
-    waits: &Scan,
+    waits: &[LimitWaitRow],
     room: &mut impl Room,
     moved: &mut HashSet<ExecutionKey>,
 ) -> Looked {
     let mut looked = Looked { gone: 0, again: false };
-    for wait in world.scan::<LimitWaitRow>(waits) {
+    for wait in waits {
         if moved.contains(&wait.key.execution) {
             looked.again = true;
             continue;
         }
         let row = world.executions.get(&wait.key.execution);
-        if let Some(row) = row.filter(|row| is_waiting(row, &wait)) {
+        if let Some(row) = row.filter(|row| is_waiting(row, wait)) {
             if room.is_over() {
                 break;
             }
@@ -259,13 +266,15 @@ fn go_over(
     let mut room = Left { account: account.clone(), budget };
     let before = account.pass;
     let mut scan = waits(id);
-    let mut looked = let_go(world, change, &scan, &mut room, moved);
+    let mut found = world.scan::<LimitWaitRow>(&scan);
     if let Some(pass) = &before {
         scan = waits_behind(id, pass);
-        let behind = let_go(world, change, &scan, &mut room, moved);
-        looked.gone += behind.gone;
-        looked.again |= behind.again;
+        // As many as have gone since, the first ones reach beyond the place.
+        found.extend(world.scan::<LimitWaitRow>(&scan));
+        found.sort_by(|one, other| one.key.cmp(&other.key));
+        found.dedup_by(|one, other| one.key == other.key);
     }
+    let looked = let_go(world, change, &found, &mut room, moved);
     let again = looked.again || before.is_some_and(|pass| pass.again);
     let last = world.scan::<LimitWaitRow>(&scan).last().map(|wait| wait.key.place());
     let goes_on = !room.is_over() && world.scan_is_cut(&scan);

@@ -4,6 +4,7 @@
 //! has to think of it, and none can forget it.
 
 use super::drafts::Drafts;
+use super::due;
 use crate::mutants::{self, Mutant};
 use crate::rows::{
     End, ExecutionRow, Holds, Json, LimitKey, LimitRow, LimitStateKey, LimitStateRow,
@@ -20,7 +21,7 @@ pub(crate) fn more(world: &World, needs: &mut Needs) {
             needs.record::<LimitStateRow>(&LimitStateKey { id: *id });
         }
         for id in &holds.budgets {
-            needs.record::<LimitRow>(&LimitKey { id: *id });
+            needs.scan(&due::rule(*id));
             needs.record::<LimitUsageRow>(&LimitUsageKey::sum(row.key, *id));
         }
     }
