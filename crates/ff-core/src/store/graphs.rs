@@ -93,7 +93,7 @@ impl<P, V> Graphs<P, V> {
     fn upstream(&self, scan: &Scan) -> Option<&Member<P>> {
         let Some(Value::Uuid(upstream)) = scan.prefix.last() else { return None };
         let member = self.members.get(upstream).filter(|_| scan.after.is_empty())?;
-        (member.edges.len() < scan.limit).then_some(member)
+        (member.edges.len() <= scan.limit).then_some(member)
     }
 
     /// Takes what stands behind an execution into the world, if it is held. Members that wait are
@@ -113,7 +113,10 @@ impl<P, V> Graphs<P, V> {
         if !upstream.edges.iter().all(|(_, downstream)| behind(downstream)) {
             return false;
         }
-        world.scans.insert(scan.clone(), scan.found(upstream.edges.iter().map(|(edge, _)| edge)));
+        let mut scanned = scan.found(upstream.edges.iter().map(|(edge, _)| edge));
+        // Here it is known that there are no more, also if the scan could not have told.
+        scanned.cut = None;
+        world.scans.insert(scan.clone(), scanned);
         for (edge, downstream) in &upstream.edges {
             world.records.load(edge.clone());
             let downstream = downstream.and_then(|id| self.members.get(&id));
@@ -385,7 +388,9 @@ mod tests {
         assert_eq!(world.record::<EdgeGroupRow>(&group_key), Some(group));
         assert!(!world.executions.is_loaded(&members[1].key), "nobody needs it");
         assert_eq!(world.executions.get(&members[2].key).map(|row| row.priority), Some(7));
-        assert!(brought(&held, &scan.clone().limit(3)).is_none(), "there may be more");
+        let all = scan.clone().limit(3);
+        assert!(!brought(&held, &all).unwrap().0.scan_is_cut(&all), "it is known to be all");
+        assert!(brought(&held, &scan.limit(2)).is_none(), "there are more");
     }
 
     #[test]
