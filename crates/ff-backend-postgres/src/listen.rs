@@ -22,8 +22,8 @@ const SEND_PATIENCE: Duration = Duration::from_secs(5);
 const REST_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Postgres takes no longer messages; one that would be longer rings for every lane.
 const LONGEST: usize = 7_000;
-/// Followers elsewhere are told of so many executions at once. Of what is more they hear later: they
-/// look by themselves.
+/// Followers elsewhere are told of so many executions at once. Of what is more they hear later:
+/// they look by themselves.
 const MOST_FOLLOWED: usize = 100;
 /// In a larger batch of executions hardly one has followers.
 const FEW: usize = 16;

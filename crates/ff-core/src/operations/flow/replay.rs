@@ -385,8 +385,8 @@ impl<'w> Rewinding<'w> {
                 _ => group.failed += 1,
             }
         }
-        // Whoever went with a flow that was forgotten counts as it was counted, and so does one that
-        // runs again in its own flow: this one would not hear of it.
+        // Whoever went with a flow that was forgotten counts as it was counted, and so does one
+        // that runs again in its own flow: this one would not hear of it.
         let succeeded = (known.succeeded - counted).clamp(0, whole(gone));
         group.succeeded += succeeded;
         group.failed += if reset_at.is_none() { whole(gone) - succeeded } else { 0 };

@@ -21,7 +21,7 @@ use crate::types::{ExecutionKey, TimestampMs};
 /// So many executions are let go at once.
 const CHUNK: usize = 64;
 /// So many keys of one quota are looked at together.
-const KEYS: usize = 256;
+pub(super) const KEYS: usize = 256;
 /// So long after one chunk of those who wait for a budget the next one is looked at.
 const PACE_MS: u64 = 50;
 /// A key of a quota that nobody has used for so long is forgotten.
@@ -66,8 +66,8 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
     }
 }
 
-/// What a limit says. Whoever changes that has it looked at again, so nobody waits to read it: those
-/// who end leases have other locks by then.
+/// What a limit says. Whoever changes that has it looked at again, so nobody waits to read it:
+/// those who end leases have other locks by then.
 pub(super) fn rule(limit: Uuid) -> Scan {
     Scan::of::<LimitRow>(values![limit]).limit(1).unlocked()
 }
@@ -81,7 +81,8 @@ fn waits_behind(state: Uuid, pass: &Pass) -> Scan {
     waits(state).after(values![pass.rank, ExecutionKey { partition, id }, pass.ticket])
 }
 
-fn waiting_keys(limit: Uuid, after: Option<Uuid>) -> Scan {
+/// The keys of a quota that somebody waits for, behind one of them.
+pub(super) fn waiting_keys(limit: Uuid, after: Option<Uuid>) -> Scan {
     let scan = Scan::of::<LimitStateRow>(values![limit, true]).by(&LimitStateRow::BY_LIMIT);
     let scan = match after {
         Some(after) => scan.after(values![after]),

@@ -8,38 +8,27 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::drafts::look_at;
+use super::due::{KEYS, waiting_keys};
 use super::gate::{Gate, applies, key_value};
-use crate::rows::{ExecutionRow, LimitStateKey, LimitStateRow, Standing, quota_state_id, values};
+use crate::rows::{ExecutionRow, LimitStateKey, LimitStateRow, Standing, quota_state_id};
 use crate::state::BlockingReason;
-use crate::store::{Change, Needs, Scan, World};
+use crate::store::{Change, Needs, World};
 use crate::types::ExecutionKey;
 
 /// So many of one key stay in the claim index of a fair lane that has more than a claim can see.
 pub(super) const KEEP: usize = 16;
-/// So many keys that have work put aside are looked at by one claim.
-const KEYS: usize = 256;
 
 /// Names what a claim must see of a quota whose keys take turns.
 pub(super) fn more(world: &World, needs: &mut Needs, limit: Uuid) {
     let key = LimitStateKey { id: limit };
     needs.record::<LimitStateRow>(&key);
-    needs.scan(&put_aside(limit, None));
+    needs.scan(&waiting_keys(limit, None));
     if let Some(LimitStateRow { standing, .. }) = world.record::<LimitStateRow>(&key)
         && let Standing::Quota(permits) = &standing.0
         && permits.called.is_some()
     {
-        needs.scan(&put_aside(limit, permits.called));
+        needs.scan(&waiting_keys(limit, permits.called));
     }
-}
-
-/// The keys of a quota that have work put aside, behind one of them.
-fn put_aside(limit: Uuid, after: Option<Uuid>) -> Scan {
-    let scan = Scan::of::<LimitStateRow>(values![limit, true]).by(&LimitStateRow::BY_LIMIT);
-    let scan = match after {
-        Some(after) => scan.after(values![after]),
-        None => scan,
-    };
-    scan.limit(KEYS).unlocked()
 }
 
 impl<'w> Gate<'w> {
@@ -79,7 +68,7 @@ impl<'w> Gate<'w> {
     /// claim goes on with those behind them, so that each has its turn.
     fn call_back(&mut self, change: &mut Change, limit: Uuid, seen: &BTreeMap<Arc<str>, usize>) {
         let called = self.drafts.permits_of(limit).called;
-        let (first, next) = (put_aside(limit, None), put_aside(limit, called));
+        let (first, next) = (waiting_keys(limit, None), waiting_keys(limit, called));
         if !self.world.has_scanned(&first) || !self.world.has_scanned(&next) {
             return;
         }
