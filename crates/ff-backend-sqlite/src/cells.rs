@@ -41,7 +41,7 @@ const NEW_EXECUTION: &str = "execution_id, home_partition, flow_id, namespace, l
 pub(crate) const MOVE_EXECUTIONS: &str = "UPDATE OR FAIL ff_exec_core SET lifecycle_phase = ?3, \
     ownership_state = ?4, eligibility_state = ?5, public_state = ?6, attempt_state = ?7, \
     blocking_reason = ?8, started_at_ms = ?9, terminal_at_ms = ?10, result = ?11, \
-    result_apart = ?12, lease_epoch = ?13, version = ?14, last_event = rowid + ?15 \
+    result_apart = ?12, lease_epoch = ?13, version = ?14, last_event = ?15 + (rowid - ?1) * ?16 \
     WHERE rowid BETWEEN ?1 AND ?2";
 
 /// What only some of them change.
@@ -78,7 +78,7 @@ impl Default for Statements {
             execution: Insert::new(
                 "ff_exec_core",
                 NEW_EXECUTION,
-                &["execution_id", "payload", "idempotency_key", "last_event"],
+                &["execution_id", "flow_id", "payload", "idempotency_key", "last_event"],
             ),
             event: Insert::new(
                 "ff_event",
@@ -198,12 +198,15 @@ pub(crate) fn new_cells<'r>(
     ]
 }
 
-/// In the order of `MOVE_EXECUTIONS`: the first row and the last, and what is said of them all.
+/// In the order of `MOVE_EXECUTIONS`: the first row and the last, what is said of them all, the last
+/// event of the first, and how many events lie between one and the next.
+pub(crate) type Moved<'r> = [Cell<'r>; 16];
+
 pub(crate) fn moved_cells<'r>(
     row: &'r ExecutionRow,
     [result, result_apart]: [Cell<'r>; 2],
     place: Place,
-) -> [Cell<'r>; 15] {
+) -> Moved<'r> {
     [
         Cell::Int(place.rowid),
         Cell::Int(place.rowid),
@@ -219,7 +222,8 @@ pub(crate) fn moved_cells<'r>(
         result_apart,
         Cell::Int(row.lease_epoch as i64),
         Cell::Int(row.version as i64),
-        Cell::Int(place.last_event - place.rowid),
+        Cell::Int(place.last_event),
+        Cell::Int(0),
     ]
 }
 

@@ -17,6 +17,7 @@ mod held;
 mod load;
 mod lock;
 mod migrate;
+mod order;
 mod query;
 mod records;
 mod statements;

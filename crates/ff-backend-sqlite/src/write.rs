@@ -11,10 +11,11 @@ use rusqlite::{Connection, Result, params};
 
 use crate::bound::{Bound, Cell};
 use crate::cells::{
-    MOVE_EXECUTIONS, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, UPDATE_FLOW, attempt_cells,
-    detail_cells, event_cells, flow_cells, moved_cells, new_cells,
+    MOVE_EXECUTIONS, Moved, REWRITE_ATTEMPT, REWRITE_EXECUTION, Statements, UPDATE_FLOW,
+    attempt_cells, detail_cells, event_cells, flow_cells, moved_cells, new_cells,
 };
 use crate::load::{Place, Places};
+use crate::order;
 
 /// Bytes up to this length travel with their row.
 const INLINE_BYTES: usize = 512;
@@ -37,7 +38,7 @@ impl Writing<'_> {
     pub fn write(&mut self, change: &Change) -> Result<()> {
         // Events first: their numbers go into the executions' rows.
         self.insert_events(&change.events)?;
-        self.write_executions(&change.executions)?;
+        self.write_executions(change)?;
         self.write_attempts(&change.attempts)?;
         self.write_timers(&change.timers)?;
         self.write_idempotency(&change.idempotency)?;
@@ -63,22 +64,15 @@ impl Writing<'_> {
         self.statements.event.run(self.connection, &cells)
     }
 
-    fn write_executions(&mut self, writes: &[Write<ExecutionRow>]) -> Result<()> {
-        let mut new = Vec::new();
+    fn write_executions(&mut self, change: &Change) -> Result<()> {
+        let writes = &change.executions;
         for write in writes {
             if let Write::Delete(key) = write {
                 self.purge(*key)?;
             }
-            if let Write::Insert(row) = write {
-                let payload = self.place(row.key, "payload", &row.payload)?;
-                let last_event = self.places.get(&row.key.id).map_or(0, |place| place.last_event);
-                new.extend(new_cells(row, payload, last_event));
-            }
         }
-        self.statements.execution.run(self.connection, &new)?;
-        self.place_new(writes);
-        let mut moved = Bound::new(self.connection, MOVE_EXECUTIONS)?;
-        let mut waiting: Option<[Cell<'_>; 15]> = None;
+        self.insert_executions(&order::stored(writes, &change.records))?;
+        let mut moved = Vec::new();
         let mut rewritten = Bound::new(self.connection, REWRITE_EXECUTION)?;
         for write in writes {
             match write {
@@ -88,15 +82,7 @@ impl Writing<'_> {
                 Write::Insert(row) | Write::Update(row) => {
                     let result = self.place(row.key, "result", &row.result)?;
                     let place = self.place_of(row.key)?;
-                    let cells = moved_cells(row, result, place);
-                    match &mut waiting {
-                        Some(before) if follows(before, &cells) => before[1] = cells[1],
-                        _ => {
-                            if let Some(before) = waiting.replace(cells) {
-                                moved.run(before.into_iter())?;
-                            }
-                        }
-                    }
+                    moved.push((place.rowid, moved_cells(row, result, place)));
                     if row.rewritten > Rewritten::Nothing {
                         rewritten.run(detail_cells(row, place).into_iter())?;
                     }
@@ -104,20 +90,43 @@ impl Writing<'_> {
                 Write::Delete(_) => {}
             }
         }
-        match waiting {
-            Some(last) => moved.run(last.into_iter()),
-            None => Ok(()),
-        }
+        moved.sort_unstable_by_key(|(rowid, _)| *rowid);
+        self.move_executions(moved.into_iter().map(|(_, cells)| cells))
     }
 
-    /// Rows that were inserted one after the other have numbers one after the other.
-    fn place_new(&mut self, writes: &[Write<ExecutionRow>]) {
+    /// Rows that are inserted one after the other get numbers one after the other.
+    fn insert_executions(&mut self, rows: &[&ExecutionRow]) -> Result<()> {
+        let mut cells = Vec::with_capacity(rows.len() * self.statements.execution.width);
+        for row in rows {
+            let payload = self.place(row.key, "payload", &row.payload)?;
+            let last_event = self.places.get(&row.key.id).map_or(0, |place| place.last_event);
+            cells.extend(new_cells(row, payload, last_event));
+        }
+        self.statements.execution.run(self.connection, &cells)?;
         let mut rowid = self.connection.last_insert_rowid();
-        for write in writes.iter().rev() {
-            if let Write::Insert(row) = write {
-                self.places.entry(row.key.id).or_default().rowid = rowid;
-                rowid -= 1;
+        for row in rows.iter().rev() {
+            self.places.entry(row.key.id).or_default().rowid = rowid;
+            rowid -= 1;
+        }
+        Ok(())
+    }
+
+    /// One statement moves rows that stand one behind the other and move alike.
+    fn move_executions<'r>(&self, rows: impl Iterator<Item = Moved<'r>>) -> Result<()> {
+        let mut statement = Bound::new(self.connection, MOVE_EXECUTIONS)?;
+        let mut waiting: Option<Moved<'_>> = None;
+        for row in rows {
+            if let Some(before) = &mut waiting
+                && let Some(step) = follows(before, &row)
+            {
+                (before[1], before[15]) = (row[1], Cell::Int(step));
+            } else if let Some(before) = waiting.replace(row) {
+                statement.run(before.into_iter())?;
             }
+        }
+        match waiting {
+            Some(last) => statement.run(last.into_iter()),
+            None => Ok(()),
         }
     }
 
@@ -329,13 +338,46 @@ impl Writing<'_> {
     }
 }
 
-/// Whether a row stands right behind others and moves as they do.
-fn follows(before: &[Cell<'_>; 15], row: &[Cell<'_>; 15]) -> bool {
-    let next =
-        matches!((before[1], row[0]), (Cell::Int(last), Cell::Int(this)) if last + 1 == this);
-    next && before[2..] == row[2..]
+/// How many events lie between the last events of one row and the next, if this row stands right
+/// behind those before and moves as they do.
+fn follows(before: &Moved<'_>, row: &Moved<'_>) -> Option<i64> {
+    let [Cell::Int(first), Cell::Int(last), .., Cell::Int(event), Cell::Int(step)] = *before else {
+        return None;
+    };
+    let [Cell::Int(this), .., Cell::Int(this_event), _] = *row else { return None };
+    let step = if first == last { this_event - event } else { step };
+    let next = this == last + 1 && this_event == event + (this - first) * step;
+    (next && before[2..14] == row[2..14]).then_some(step)
 }
 
 fn ms(at: Option<TimestampMs>) -> Option<i64> {
     at.map(|at| at.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row with this number, whose last event is this one, in this version.
+    fn moved(rowid: i64, event: i64, version: i64) -> Moved<'static> {
+        let mut cells = [Cell::Null; 16];
+        (cells[0], cells[1], cells[13]) = (Cell::Int(rowid), Cell::Int(rowid), Cell::Int(version));
+        (cells[14], cells[15]) = (Cell::Int(event), Cell::Int(0));
+        cells
+    }
+
+    #[test]
+    fn rows_move_together_whose_events_stand_equally_far_apart() {
+        let first = moved(7, 100, 2);
+        assert_eq!(follows(&first, &moved(8, 101, 2)), Some(1));
+        assert_eq!(follows(&first, &moved(8, 103, 2)), Some(3));
+        assert_eq!(follows(&first, &moved(8, 90, 2)), Some(-10));
+        assert_eq!(follows(&first, &moved(9, 101, 2)), None, "one stands between");
+        assert_eq!(follows(&first, &moved(8, 101, 3)), None, "it moves otherwise");
+        let mut two = first;
+        (two[1], two[15]) = (Cell::Int(8), Cell::Int(3));
+        assert_eq!(follows(&two, &moved(9, 106, 2)), Some(3));
+        assert_eq!(follows(&two, &moved(9, 104, 2)), None);
+        assert_eq!(follows(&two, &moved(8, 103, 2)), None);
+    }
 }
