@@ -30,7 +30,7 @@ pub use config::{SqliteOptions, Synchronous};
 pub use error::SqliteError;
 pub use rusqlite;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use ff_core::contracts::{Durability, Submission, SubmitOutcome};
@@ -64,6 +64,12 @@ pub(crate) struct SqliteStore {
     clock: Arc<dyn Clock>,
     bells: Arc<Bells>,
     durability: Durability,
+}
+
+impl SqliteStore {
+    fn writer(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl SqliteBackend {
@@ -123,7 +129,7 @@ impl SqliteBackend {
     /// free. Later calls answer that the store is closed.
     pub async fn close(&self) {
         let writer = {
-            let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
             writer.take()
         };
         self.readers.close().await;
@@ -143,7 +149,7 @@ impl SqliteBackend {
 
 impl Drop for SqliteBackend {
     fn drop(&mut self) {
-        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = writer.take() {
             // The file must be free for whoever opens it next.
             writer.stop();
@@ -185,16 +191,19 @@ impl Store for SqliteStore {
 
     /// Never waits: it runs on the writer's own thread.
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        let mut connection =
-            self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut connection = self.writer();
         let connection = connection.as_mut().ok_or(StoreError::Closed)?;
         connection.transact(batch, self.clock.now(), &self.bells)
     }
 
+    fn answered(&self) {
+        if let Some(connection) = self.writer().as_mut() {
+            connection.learn();
+        }
+    }
+
     fn idle(&self) {
-        let mut connection =
-            self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(connection) = connection.as_mut() {
+        if let Some(connection) = self.writer().as_mut() {
             connection.fold();
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Connection {
     /// The head of the log when the write-ahead log was last folded back while nobody waited.
     folded: i64,
     held: Held,
+    /// What was committed last, until it is taken over into what is held.
+    unlearned: Option<Change>,
     /// The last transaction met rows that should not be there: the next one looks twice.
     careful: bool,
     /// Set once the disk has refused a flush: what is in its cache can no longer be trusted.
@@ -73,6 +75,7 @@ impl Connection {
             log,
             folded: log.head,
             held: Held::default(),
+            unlearned: None,
             careful: false,
             broken: None,
         })
@@ -94,8 +97,15 @@ impl Connection {
             })
         })?;
         bells.ring_log(&change);
-        self.held.learn(change, &self.places);
+        self.unlearned = Some(change);
         Ok(())
+    }
+
+    /// Takes over what was committed last.
+    pub fn learn(&mut self) {
+        if let Some(change) = self.unlearned.take() {
+            self.held.learn(change, &self.places);
+        }
     }
 
     /// Folds the write-ahead log into the file if there is much in it, so that no commit has to
@@ -161,6 +171,7 @@ impl Connection {
         if let Some(why) = &self.broken {
             return Err(StoreError::Failed(why.clone()));
         }
+        self.learn();
         let log = self.log;
         // A transaction that could not be taken back would be in everybody's way.
         if !self.sqlite.is_autocommit() {
@@ -248,7 +259,7 @@ where
     F: FnOnce(&Sqlite) -> Result<(T, Vec<Submission>), rusqlite::Error>,
 {
     let refuse = |error: StoreError| error.into_engine_error("sqlite");
-    let mut guard = store.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut guard = store.writer();
     let connection = guard.as_mut().ok_or_else(|| refuse(StoreError::Closed))?;
     let (reply, mut answer) = oneshot::channel();
     let now = store.now();

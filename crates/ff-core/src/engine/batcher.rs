@@ -185,6 +185,7 @@ async fn run_all(store: &dyn Store, waiting: &mut Vec<Job>, max_batch: usize) {
     while !waiting.is_empty() {
         let jobs = take_batch(waiting, max_batch);
         run(store, Batch::new(jobs)).await;
+        store.answered();
     }
 }
 

@@ -61,6 +61,10 @@ pub trait Store: Send + Sync + 'static {
     /// keeps the answers; whoever calls sends them once this has returned.
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError>;
 
+    /// The callers of the last batch have been answered: what its commit has left to do is in
+    /// nobody's way now.
+    fn answered(&self) {}
+
     /// Nobody waits at the moment: what has to be tidied up some time is in nobody's way now.
     /// Called only by a pump with a thread of its own.
     fn idle(&self) {}
