@@ -299,6 +299,11 @@ impl World {
             }
         }
         apply_all(&mut self.executions, change.executions);
+        // What one claim has taken the next one need not look at.
+        if change.attempts.iter().any(|write| matches!(write, Write::Insert(_))) {
+            let executions = &self.executions;
+            self.fresh.retain(|key| executions.get(key).is_some_and(ExecutionRow::is_claimable));
+        }
         apply_all(&mut self.attempts, change.attempts);
         apply_all(&mut self.flows, change.flows);
         apply_all(&mut self.lanes, change.lanes);
