@@ -1,7 +1,6 @@
 //! The thread that owns every write.
 
 use std::sync::Arc;
-use std::sync::PoisonError;
 use std::thread::JoinHandle;
 
 use ff_core::engine::{Pumping, Queue, pump};
@@ -24,8 +23,9 @@ impl Writer {
         lock: FileLock,
     ) -> Result<Self, SqliteError> {
         let (stop, stopped) = oneshot::channel();
-        // The pump waits for jobs and for nothing else, so its runtime needs no drivers.
+        // The pump waits for jobs and for the time when there are none.
         let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
             .build()
             .map_err(|error| SqliteError::Open(error.to_string()))?;
         let run = move || {
@@ -34,8 +34,7 @@ impl Writer {
             };
             let pumping = Pumping { max_batch, own_thread: true };
             runtime.block_on(pump(store.clone(), queue, pumping, stopped));
-            let mut connection = store.connection.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(connection) = connection.take() {
+            if let Some(connection) = store.writer().take() {
                 connection.close();
             }
             drop(lock);

@@ -24,6 +24,10 @@ const GATHER_QUIET: Duration = Duration::from_micros(25);
 /// looks around for this long before it lies down.
 const STAY_AWAKE: Duration = Duration::from_micros(150);
 
+/// Nobody came for this long: whatever the store tidies up now, the next caller of a burst that is
+/// not over yet does not have to wait for it.
+const QUIET: Duration = Duration::from_millis(1);
+
 /// How a pump runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Pumping {
@@ -44,16 +48,19 @@ pub async fn pump(
     let mut last = 0;
     let mut stop = std::pin::pin!(stop);
     loop {
-        if own_thread && last > 0 {
+        let worked = own_thread && last > 0;
+        if worked {
             stay_awake(&queue);
-            if queue.is_empty() {
-                store.idle();
-            }
         }
         let received = tokio::select! {
             biased;
             () = &mut stop => break,
             received = queue.recv_many(&mut waiting, max_batch) => received,
+            () = quiet(), if worked => {
+                store.idle();
+                last = 0;
+                continue;
+            }
         };
         if received == 0 {
             return;
@@ -138,6 +145,10 @@ pub async fn pump_shared(store: Arc<dyn Store>, shared: Arc<Shared>, max_batch: 
         run_all(&*store, &mut waiting, max_batch).await;
         drop(turn);
     }
+}
+
+async fn quiet() {
+    tokio::time::sleep(QUIET).await;
 }
 
 fn stay_awake(queue: &Queue) {
