@@ -353,3 +353,132 @@ fn open_error(location: &Location, error: &rusqlite::Error) -> SqliteError {
         _ => SqliteError::Open(format!("{place}: {error}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ff_core::backend::CapabilitySet;
+    use ff_core::contracts::{FlowEdge, FlowNode, RevokeLeaseArgs, SubmitFlowArgs};
+    use ff_core::engine::prepare_submit_flow;
+    use ff_core::limits::Limits;
+    use ff_core::operations::Operation;
+    use ff_core::operations::execution::{Claim, Complete, Grant, RevokeLease};
+    use ff_core::types::{ExecutionId, Namespace, WorkerInstanceId};
+    use uuid::Uuid;
+
+    use super::*;
+
+    type Answer<O> = oneshot::Receiver<Result<<O as Operation>::Reply, EngineError>>;
+
+    fn job<O: Operation>(operation: O) -> (Job, Answer<O>) {
+        let (reply, answer) = oneshot::channel();
+        (Job::new(operation, None, reply), answer)
+    }
+
+    fn said<O: Operation>(mut answer: Answer<O>) -> O::Reply {
+        answer.try_recv().expect("an answer").expect("no refusal")
+    }
+
+    /// All of them in one transaction.
+    fn commit(connection: &mut Connection, jobs: Vec<Job>) {
+        let mut batch = Batch::new(jobs);
+        connection.transact(&mut batch, TimestampMs(1), &Bells::default()).expect("committed");
+        batch.answer();
+    }
+
+    fn claim(max: usize, worker: &str) -> Claim {
+        Claim {
+            lanes: vec!["lane".into()],
+            capabilities: CapabilitySet::default(),
+            worker_id: worker.into(),
+            worker_instance_id: worker.into(),
+            lease_ttl_ms: 60_000,
+            max,
+            view: max,
+            claim_id: Uuid::now_v7(),
+        }
+    }
+
+    fn open() -> Connection {
+        let location = Location::parse(":memory:").expect("a place");
+        Connection::open(&location, Synchronous::Full).expect("opened")
+    }
+
+    fn count(connection: &Connection, sql: &str) -> i64 {
+        connection.sqlite.query_row(sql, [], |row| row.get(0)).expect("counted")
+    }
+
+    fn chain(length: usize) -> impl Operation<Reply: Sized> {
+        let node = |at| FlowNode::new(format!("n{at}"), Submission::new("lane", "kind"));
+        let edge = |at| FlowEdge::new(format!("n{}", at - 1), format!("n{at}"));
+        let args = SubmitFlowArgs {
+            namespace: Namespace::new("default"),
+            nodes: (0..length).map(node).collect(),
+            edges: (1..length).map(edge).collect(),
+            ..SubmitFlowArgs::default()
+        };
+        prepare_submit_flow(args, &Limits::default(), None, |_| 0).expect("a flow")
+    }
+
+    #[test]
+    fn chains_go_in_waves_of_rows_that_stand_together() {
+        let (flows, length) = (40, 5);
+        let mut connection = open();
+        commit(&mut connection, (0..flows).map(|_| job(chain(length)).0).collect());
+        let sql = "SELECT group_concat(raw_fields ->> '$.node', ' ') FROM \
+                   (SELECT raw_fields FROM ff_exec_core ORDER BY rowid)";
+        let nodes: String = connection.sqlite.query_row(sql, [], |row| row.get(0)).expect("read");
+        let by_depth: Vec<_> = (0..flows * length).map(|at| format!("n{}", at / flows)).collect();
+        assert_eq!(nodes, by_depth.join(" "));
+
+        let (first, mut claimed) = job(claim(flows, "w"));
+        commit(&mut connection, vec![first]);
+        for wave in 0..length {
+            // What was committed is taken over when the callers are answered, or else before the
+            // next transaction.
+            if wave % 2 == 0 {
+                connection.learn();
+            }
+            let grants = said::<Claim>(claimed).grants;
+            assert_eq!(grants.len(), flows);
+            let complete = |grant: Grant| Complete { handle: grant.handle, result: None };
+            let mut jobs: Vec<Job> = grants.into_iter().map(|one| job(complete(one)).0).collect();
+            let (next, answer) = job(claim(flows, "w"));
+            jobs.push(next);
+            commit(&mut connection, jobs);
+            claimed = answer;
+        }
+        assert!(said::<Claim>(claimed).grants.is_empty());
+
+        let whole = "public_flow_state = 'completed' AND completed_count = node_count";
+        let sql = format!("SELECT count(*) FROM ff_flow_core WHERE {whole}");
+        assert_eq!(count(&connection, &sql), flows as i64);
+        // Each execution leads to its last event, and each event to the one before.
+        let lost = "SELECT count(*) FROM ff_exec_core AS x WHERE last_event <> \
+                    (SELECT max(seq) FROM ff_event AS e WHERE e.execution_id = x.execution_id)";
+        assert_eq!(count(&connection, lost), 0);
+        let foreign = "SELECT count(*) FROM ff_event AS e WHERE execution_id IS NOT NULL AND \
+                       previous <> (SELECT coalesce(max(seq), 0) FROM ff_event AS b \
+                       WHERE b.execution_id = e.execution_id AND b.seq < e.seq)";
+        assert_eq!(count(&connection, foreign), 0);
+    }
+
+    #[test]
+    fn what_is_put_back_is_claimed_again_by_the_same_transaction() {
+        let mut connection = open();
+        let id = ExecutionId::parse(&format!("{{fp:0}}:{}", Uuid::now_v7())).expect("an id");
+        let items = vec![Submission::new("lane", "kind").id(id.clone())];
+        let submit = prepare_submit(items, &Limits::default(), None, |_| 0).expect("a submission");
+        let args = RevokeLeaseArgs {
+            execution_id: id,
+            expected_lease_id: None,
+            worker_instance_id: WorkerInstanceId::new("first"),
+            reason: "test".to_owned(),
+        };
+        let revoke = RevokeLease { args };
+        let (first, taken) = job(claim(1, "first"));
+        let (second, taken_again) = job(claim(1, "second"));
+        commit(&mut connection, vec![job(submit).0, first, job(revoke).0, second]);
+        let epoch = |answer| said::<Claim>(answer).grants[0].handle.lease_epoch().0;
+        assert!(epoch(taken) < epoch(taken_again));
+    }
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ff_core::contracts::{Durability, Submission};
 use ff_core::engine::clock::ManualClock;
-use ff_core::engine::{Engine, EngineConfig};
+use ff_core::engine::{Engine, EngineConfig, Pumping, pump};
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::StoreError;
 use ff_core::policy::ExecutionPolicy;
@@ -22,6 +22,8 @@ struct Counting {
     store: MemoryStore,
     transactions: AtomicUsize,
     queries: AtomicUsize,
+    answers: AtomicUsize,
+    pauses: AtomicUsize,
 }
 
 #[async_trait]
@@ -55,6 +57,14 @@ impl Store for Counting {
         self.store.transact(batch).await
     }
 
+    fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn idle(&self) {
+        self.pauses.fetch_add(1, Ordering::Relaxed);
+    }
+
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {
         self.queries.fetch_add(1, Ordering::Relaxed);
         self.store.query(query).await
@@ -73,12 +83,18 @@ impl EngineBackend for Backend {
     }
 }
 
-fn counted() -> (Arc<Counting>, Arc<Backend>) {
-    let store = Arc::new(Counting {
+fn counting() -> Arc<Counting> {
+    Arc::new(Counting {
         store: MemoryStore::new(Arc::new(ManualClock::new(1_800_000_000_000))),
         transactions: AtomicUsize::new(0),
         queries: AtomicUsize::new(0),
-    });
+        answers: AtomicUsize::new(0),
+        pauses: AtomicUsize::new(0),
+    })
+}
+
+fn counted() -> (Arc<Counting>, Arc<Backend>) {
+    let store = counting();
     let engine = Engine::start(store.clone(), EngineConfig::default());
     (store, Arc::new(Backend(engine)))
 }
@@ -121,4 +137,28 @@ async fn nothing_due_means_no_writes_and_few_reads() {
     assert_eq!(store.transactions.load(Ordering::Relaxed), 0, "an idle engine wrote");
     let queries = store.queries.load(Ordering::Relaxed);
     assert!(queries <= 4 * minutes as usize, "{queries} reads in {minutes} minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_is_told_of_each_batch_and_once_of_each_pause() {
+    let store = counting();
+    let (engine, queue) = Engine::new(store.clone(), EngineConfig::default());
+    let pumping = Pumping { max_batch: 8, own_thread: true };
+    tokio::spawn(pump(store.clone(), queue, pumping, std::future::pending()));
+    let backend = Backend(Arc::new(engine));
+    let told = || (store.answers.load(Ordering::Relaxed), store.pauses.load(Ordering::Relaxed));
+    let submit = || backend.submit(vec![Submission::new("lane", "kind")]);
+
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(told(), (0, 0), "nothing was done yet");
+    for _ in 0..3 {
+        submit().await.unwrap();
+    }
+    let (_, pauses) = told();
+    assert_eq!(pauses, 0, "the next one may be on its way");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(told(), (3, 1));
+    submit().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(told(), (4, 2));
 }

@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub struct Pumping {
     pub max_batch: usize,
-    /// The pump has a thread of its own, which it may block for a moment.
+    /// The pump has a thread of its own, which it may block for a moment, and a timer.
     pub own_thread: bool,
 }
 
@@ -46,19 +46,20 @@ pub async fn pump(
     let Pumping { max_batch, own_thread } = pumping;
     let mut waiting = Vec::new();
     let mut last = 0;
+    // Something was done since the store was last told that nobody waits.
+    let mut untidy = false;
     let mut stop = std::pin::pin!(stop);
     loop {
-        let worked = own_thread && last > 0;
-        if worked {
+        if untidy {
             stay_awake(&queue);
         }
         let received = tokio::select! {
             biased;
             () = &mut stop => break,
             received = queue.recv_many(&mut waiting, max_batch) => received,
-            () = quiet(), if worked => {
+            () = quiet(), if untidy => {
                 store.idle();
-                last = 0;
+                untidy = false;
                 continue;
             }
         };
@@ -70,6 +71,7 @@ pub async fn pump(
             gather(&mut queue, &mut waiting, last.min(max_batch));
         }
         last = waiting.len();
+        untidy = own_thread;
         run_all(&*store, &mut waiting, max_batch).await;
     }
     queue.close();
