@@ -97,7 +97,11 @@ impl Location {
     /// The pool for reads: nothing that runs on it can write.
     pub fn readers(&self, count: u32) -> SqlitePool {
         let options = self.connect_options().pragma("query_only", "ON");
-        SqlitePoolOptions::new().max_connections(count.max(1)).connect_lazy_with(options)
+        SqlitePoolOptions::new()
+            .max_connections(count.max(1))
+            // A connection to a file does not go away, and asking takes as long as a short read.
+            .test_before_acquire(false)
+            .connect_lazy_with(options)
     }
 
     pub fn writable_pool(&self) -> SqlitePool {
