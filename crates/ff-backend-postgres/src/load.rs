@@ -1,9 +1,9 @@
 //! Reads what a batch needs, inside its transaction and under row locks.
 //!
-//! Locks are taken in one order everywhere: the sweeper's, lanes that are written, flows,
-//! executions by key, then the rows that hang on them. Claims that lock skip what is locked.
-//! Attempts are read in a statement of their own once their executions are locked: nobody else can
-//! move them then.
+//! Locks are taken in one order everywhere: the sweeper's, lanes that are written, those that keep
+//! claims away from flows that are cancelled, flows, executions by key, then the rows that hang on
+//! them. Claims that lock skip what is locked. Attempts are read in a statement of their own once
+//! their executions are locked: nobody else can move them then.
 //!
 //! The transaction begins with the first thing that must be locked. What is read before, without a
 //! lock, is compared by the statement that writes it.
@@ -216,44 +216,6 @@ impl Loader<'_> {
             }
         }
         Ok(())
-    }
-
-    pub(crate) async fn flows(
-        &mut self,
-        world: &mut World,
-        keys: &BTreeSet<FlowKey>,
-        sql: &str,
-    ) -> Result<(), StoreError> {
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
-        let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
-        for cells in self.fetch(sqlx::query(sql).bind(partitions).bind(ids)).await? {
-            let column = Column(&cells);
-            let mut reader = Reader::new(&column, self.words);
-            let row = reader.flow()?;
-            if let Some(writer) = reader.own_text()? {
-                self.flow_writers.insert(row.key.id, writer);
-            }
-            // A claim may have looked at it before it was locked.
-            world.flows.reload(row);
-        }
-        Ok(())
-    }
-
-    /// Whether the flow of something claimable still lives is looked at, not locked: a claim that
-    /// meets a cancellation half-way comes before it.
-    async fn flows_of_claimable(&mut self, world: &mut World) -> Result<(), StoreError> {
-        let claimable = world.claimable.values().flat_map(|scanned| &scanned.keys);
-        let flow = |key: &ExecutionKey| {
-            let id = world.executions.get(key)?.flow_id?;
-            Some(FlowKey { partition: key.partition, id })
-        };
-        let unknown = claimable.filter_map(flow).filter(|key| !world.flows.is_loaded(key));
-        let keys: BTreeSet<FlowKey> = unknown.collect();
-        world.seen_flows.extend(&keys);
-        self.flows(world, &keys, &self.statements.flows).await
     }
 
     /// Names executions for whoever walks over them; they are locked with all others.

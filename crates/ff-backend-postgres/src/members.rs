@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use ff_core::engine_error::StoreError;
-use ff_core::rows::{Blob, FlowKey};
+use ff_core::rows::{Blob, FlowKey, FlowRow};
 use ff_core::store::cells::{Cells, Reader, readable};
 use ff_core::store::{MemberScan, Needs, World};
 use ff_core::types::ExecutionKey;
@@ -12,6 +12,9 @@ use uuid::Uuid;
 
 use crate::columns::{Column, PAYLOAD, narrow};
 use crate::load::{Loader, was_never_leased, whole};
+
+/// How many large flows one claim looks at: the server has room for so many locks only.
+const MOST_LARGE: usize = 64;
 
 impl Loader<'_> {
     /// Locks the flows that were asked for, and those of executions that may end: whoever ends a
@@ -51,12 +54,125 @@ impl Loader<'_> {
                 flows.insert(FlowKey { partition: reader.number()?, id: reader.uuid()? });
             }
         }
+        let kept = self.keep_claims_out(&needs.cancelled_flows).await?;
         flows.retain(|key| self.locked_flows.insert(*key));
         if !flows.is_empty() {
             self.begin().await?;
         }
         world.seen_flows.retain(|key| !flows.contains(key));
-        self.flows(world, &flows, &self.statements.flows_locked).await
+        for row in self.flows(&flows, &self.statements.flows_locked).await? {
+            // A claim may have looked at it before it was locked.
+            world.flows.reload(row);
+        }
+        let outgrown = |key: &FlowKey| {
+            let row = world.flows.get(key).filter(|row| !row.is_reached_at_once());
+            row.is_some() && !kept.contains(key)
+        };
+        match needs.cancelled_flows.iter().any(outgrown) {
+            true => Err(StoreError::Retry("a flow has grown while it was locked".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    async fn flows(
+        &mut self,
+        keys: &BTreeSet<FlowKey>,
+        sql: &str,
+    ) -> Result<Vec<FlowRow>, StoreError> {
+        let mut rows = Vec::with_capacity(keys.len());
+        if keys.is_empty() {
+            return Ok(rows);
+        }
+        let partitions: Vec<_> = keys.iter().map(|key| narrow(key.partition)).collect();
+        let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
+        for cells in self.fetch(sqlx::query(sql).bind(partitions).bind(ids)).await? {
+            let column = Column(&cells);
+            let mut reader = Reader::new(&column, self.words);
+            let row = reader.flow()?;
+            if let Some(writer) = reader.own_text()? {
+                self.flow_writers.insert(row.key.id, writer);
+            }
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Whether the flow of something claimable still lives is looked at, not locked: a claim that
+    /// meets a cancellation half-way comes before it, because both write the member. Where the
+    /// cancellation leaves members for later, the claim keeps it away until it has committed.
+    pub(crate) async fn flows_of_claimable(&mut self, world: &mut World) -> Result<(), StoreError> {
+        let claimable = world.claimable.values().flat_map(|scanned| &scanned.keys);
+        let unknown = claimable.filter_map(|key| flow_of(world, key));
+        let keys: BTreeSet<_> = unknown.filter(|key| !world.flows.is_loaded(key)).collect();
+        let mut rows = self.flows(&keys, &self.statements.flows).await?;
+        let large = |row: &FlowRow| !row.state.is_finished() && !row.is_reached_at_once();
+        let large: BTreeSet<FlowKey> =
+            rows.iter().filter(|row| large(row)).map(|row| row.key).collect();
+        if !large.is_empty() {
+            self.begin().await?;
+            let kept = self.keep_cancellations_out(&large).await?;
+            let left: BTreeSet<_> = large.difference(&kept).copied().collect();
+            leave_out(world, &left);
+            // They may have been cancelled just before.
+            rows.retain(|row| !large.contains(&row.key));
+            rows.extend(self.flows(&kept, &self.statements.flows).await?);
+        }
+        world.seen_flows.extend(&keys);
+        rows.into_iter().for_each(|row| world.flows.reload(row));
+        Ok(())
+    }
+
+    /// Until this transaction ends, those of these flows that come back are not cancelled. Who
+    /// waits to cancel one goes first, so that claims that follow each other do not put it off for
+    /// ever; and no claim waits for him, because it may hold what he needs.
+    async fn keep_cancellations_out(
+        &mut self,
+        flows: &BTreeSet<FlowKey>,
+    ) -> Result<BTreeSet<FlowKey>, StoreError> {
+        let flows: Vec<FlowKey> = flows.iter().take(MOST_LARGE).copied().collect();
+        let sql = "SELECT n FROM unnest($1::int8[]) WITH ORDINALITY AS k(number, n) \
+                   WHERE pg_try_advisory_xact_lock_shared(number)";
+        let numbers: Vec<i64> = flows.iter().map(|flow| self.number_of(flow)).collect();
+        let mut kept = BTreeSet::new();
+        for cells in self.fetch(sqlx::query(sql).bind(numbers)).await? {
+            let place = Column(&cells).int(0)?.unwrap_or_default() as usize - 1;
+            kept.insert(flows[place]);
+        }
+        Ok(kept)
+    }
+
+    /// The other side of it: until this transaction ends, no claim takes a member of those of these
+    /// flows that come back, the large ones. It comes before the locks of flows, for which the
+    /// claims that are waited for may wait.
+    async fn keep_claims_out(
+        &mut self,
+        flows: &BTreeSet<FlowKey>,
+    ) -> Result<BTreeSet<FlowKey>, StoreError> {
+        let mut kept = BTreeSet::new();
+        if flows.is_empty() {
+            return Ok(kept);
+        }
+        let sql = "SELECT partition_key, flow_id, pg_advisory_xact_lock(number) FROM ( \
+                     SELECT f.partition_key, f.flow_id, k.number \
+                     FROM unnest($1::int2[], $2::uuid[], $3::int8[]) AS k(partition, id, number) \
+                     JOIN ff_flow_core AS f ON f.partition_key = k.partition AND f.flow_id = k.id \
+                     WHERE f.node_count NOT BETWEEN 1 AND $4 ORDER BY k.number) AS f";
+        let query = sqlx::query(sql)
+            .bind(flows.iter().map(|flow| narrow(flow.partition)).collect::<Vec<_>>())
+            .bind(flows.iter().map(|flow| flow.id).collect::<Vec<Uuid>>())
+            .bind(flows.iter().map(|flow| self.number_of(flow)).collect::<Vec<_>>())
+            .bind(FlowRow::REACHED_AT_ONCE as i64);
+        for cells in self.fetch(query).await? {
+            let column = Column(&cells);
+            let mut reader = Reader::new(&column, self.words);
+            kept.insert(FlowKey { partition: reader.number()?, id: reader.uuid()? });
+        }
+        Ok(kept)
+    }
+
+    /// What claims and cancellations of a flow lock; two flows may share it.
+    fn number_of(&self, flow: &FlowKey) -> i64 {
+        flow.id.as_u64_pair().1 as i64 ^ self.sweep_lock
     }
 
     /// The next members of flows. Those that nobody holds are not locked: whoever writes one
@@ -128,4 +244,20 @@ impl Loader<'_> {
         }
         Ok(())
     }
+}
+
+fn flow_of(world: &World, key: &ExecutionKey) -> Option<FlowKey> {
+    let id = world.executions.get(key)?.flow_id?;
+    Some(FlowKey { partition: key.partition, id })
+}
+
+/// Members of these flows are not handed out now, as if somebody had them in hand.
+fn leave_out(world: &mut World, flows: &BTreeSet<FlowKey>) {
+    let mut claimable = std::mem::take(&mut world.claimable);
+    for scanned in claimable.values_mut() {
+        let before = scanned.keys.len();
+        scanned.keys.retain(|key| flow_of(world, key).is_none_or(|flow| !flows.contains(&flow)));
+        scanned.more |= scanned.keys.len() < before;
+    }
+    world.claimable = claimable;
 }

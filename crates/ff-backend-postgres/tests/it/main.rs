@@ -1,6 +1,7 @@
 //! The Postgres store against a real server, which `FF_PG_TEST_URL` names.
 
 mod away;
+mod cancels;
 mod conformance;
 mod contract;
 mod database;

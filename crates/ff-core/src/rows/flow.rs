@@ -89,6 +89,14 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
+    /// How many members the transaction that cancels a flow reaches.
+    pub const REACHED_AT_ONCE: u64 = 1_000;
+
+    /// Whether that is all of them, so that whoever takes one meets the cancellation there.
+    pub fn is_reached_at_once(&self) -> bool {
+        (1..=Self::REACHED_AT_ONCE).contains(&self.nodes)
+    }
+
     pub fn raw_text(&self, name: &str) -> Option<String> {
         let object = super::execution::raw_object(&self.raw_fields);
         object.get(name).and_then(|value| value.as_str()).map(str::to_owned)

@@ -28,6 +28,9 @@ pub struct Needs {
     /// Attempts beyond the current ones.
     pub attempts: BTreeSet<AttemptKey>,
     pub flows: BTreeSet<FlowKey>,
+    /// Those of them that may be cancelled. A store whose claims only look at flows lets no claim
+    /// come between, where members are not reached at once.
+    pub cancelled_flows: BTreeSet<FlowKey>,
     /// Executions of flows, each with its current attempt.
     pub members: BTreeSet<MemberScan>,
     pub lanes: BTreeSet<Arc<str>>,
@@ -113,6 +116,12 @@ impl Needs {
     pub fn written_lane(&mut self, lane: Arc<str>) {
         self.lanes.insert(lane.clone());
         self.written_lanes.insert(lane);
+    }
+
+    /// A flow that the operation may cancel.
+    pub fn cancelled_flow(&mut self, flow: FlowKey) {
+        self.flows.insert(flow);
+        self.cancelled_flows.insert(flow);
     }
 
     pub fn attempt(&mut self, execution: ExecutionKey, index: u32) {

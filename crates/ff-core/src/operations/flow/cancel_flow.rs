@@ -37,7 +37,7 @@ impl Operation for CancelFlow {
     const NAME: &'static str = "cancel_flow";
 
     fn needs(&self, needs: &mut Needs) {
-        needs.flows.insert(self.flow);
+        needs.cancelled_flow(self.flow);
         needs.members.insert(self.first_members());
     }
 

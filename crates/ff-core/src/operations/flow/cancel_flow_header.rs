@@ -56,7 +56,7 @@ impl Operation for CancelFlowHeaderOp {
     const NAME: &'static str = "cancel_flow_header";
 
     fn needs(&self, needs: &mut Needs) {
-        needs.flows.insert(self.flow);
+        needs.cancelled_flow(self.flow);
         needs.members.insert(self.first_members());
         backlog::more(needs, self.flow);
         needs.scan(&backlog::members(self.flow));

@@ -10,13 +10,13 @@ use super::due::chunk_of_members;
 use crate::backend::CancelFlowPolicy;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::hold;
-use crate::rows::{CascadeRow, ExecutionRow};
+use crate::rows::{CascadeRow, ExecutionRow, FlowRow};
 use crate::state::{BlockingReason, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, World};
 use crate::types::{CancelSource, TimestampMs};
 
 /// How many members one transaction reaches.
-pub(crate) const CHUNK: usize = 1_000;
+pub(crate) const CHUNK: usize = FlowRow::REACHED_AT_ONCE as usize;
 
 /// The word under which a header's cancellation is remembered, whatever policy its caller named.
 pub(super) const BY_HEADER: &str = "cancel_flow_header";
