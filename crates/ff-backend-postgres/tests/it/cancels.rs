@@ -35,8 +35,8 @@ struct Race {
 }
 
 impl Race {
-    /// Whoever writes a row of the table so stops there until the gate is opened. Waiting for a lock
-    /// would soon be given up.
+    /// Whoever writes a row of the table so stops there until the gate is opened, however long that
+    /// takes: who waits for a lock gives up soon.
     async fn new(locks: bool, writes: &str) -> Self {
         let schema = Schema::new();
         let statement_cache = if locks { 0 } else { 256 };
@@ -199,4 +199,26 @@ async fn a_claim_passes_over_a_flow_that_is_being_cancelled() {
         cancel.await.expect("cancel");
         race.end(0).await;
     }
+}
+
+/// How large it is counts when it is locked, not when it was looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flow_that_grows_large_before_its_cancellation_is_passed_over() {
+    let mut race = Race::new(false, "UPDATE ON ff_flow_core").await;
+    let query = sqlx::query_scalar("SELECT pg_backend_pid()");
+    let own = query.fetch_one(&mut race.own).await.expect("a number");
+    // Who has closed the gate passes it.
+    let small = "UPDATE ff_flow_core SET node_count = 1000";
+    let grows = "BEGIN; UPDATE ff_flow_core SET node_count = 1001";
+    for sql in [small, grows] {
+        sqlx::raw_sql(sql).execute(&mut race.own).await.expect("update");
+    }
+    let cancel = race.cancel();
+    assert!(!race.cancelled_before(own).await);
+    sqlx::raw_sql("COMMIT").execute(&mut race.own).await.expect("commit");
+    race.stopped().await;
+    assert_eq!(race.claim().await.expect("claim"), []);
+    race.open_gate().await;
+    cancel.await.expect("cancel");
+    race.end(0).await;
 }
