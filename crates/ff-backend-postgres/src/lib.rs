@@ -196,7 +196,8 @@ impl PostgresBackend {
 
 /// An engine whose queue is served by several tasks.
 fn pumped(store: &Arc<PostgresStore>, config: EngineConfig, writers: usize) -> Arc<Engine> {
-    let batch = config.limits.batch;
+    // One that took all that waits would leave nothing for the others.
+    let batch = config.limits.batch.div_ceil(2);
     let (engine, queue) = Engine::new(store.clone(), config);
     let queue = Shared::new(queue);
     for _ in 0..writers.max(1) {

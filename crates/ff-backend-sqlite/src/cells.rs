@@ -37,7 +37,8 @@ const NEW_EXECUTION: &str = "execution_id, home_partition, flow_id, namespace, l
     blocking_reason, not_before_ms, deadline_at_ms, holds_key, version, last_event, raw_fields";
 
 /// What every transition moves. Work that was accepted together is claimed together, so the rows
-/// of a claim mostly stand one after the other, as do their events, and one statement moves them.
+/// of a claim mostly stand one after the other, their last events equally far apart, and one
+/// statement moves them.
 pub(crate) const MOVE_EXECUTIONS: &str = "UPDATE OR FAIL ff_exec_core SET lifecycle_phase = ?3, \
     ownership_state = ?4, eligibility_state = ?5, public_state = ?6, attempt_state = ?7, \
     blocking_reason = ?8, started_at_ms = ?9, terminal_at_ms = ?10, result = ?11, \
@@ -198,8 +199,8 @@ pub(crate) fn new_cells<'r>(
     ]
 }
 
-/// In the order of `MOVE_EXECUTIONS`: the first row and the last, what is said of them all, the last
-/// event of the first, and how many events lie between one and the next.
+/// In the order of `MOVE_EXECUTIONS`: the first row and the last, what is said of them all, the
+/// last event of the first, and how many events lie between one and the next.
 pub(crate) type Moved<'r> = [Cell<'r>; 16];
 
 pub(crate) fn moved_cells<'r>(

@@ -31,6 +31,7 @@ pub use error::SqliteError;
 pub use rusqlite;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use ff_core::contracts::{Durability, Submission, SubmitOutcome};
@@ -202,9 +203,9 @@ impl Store for SqliteStore {
         }
     }
 
-    fn idle(&self) {
+    fn idle(&self, quiet: Duration) {
         if let Some(connection) = self.writer().as_mut() {
-            connection.fold();
+            connection.fold(quiet);
         }
     }
 

@@ -1,13 +1,13 @@
-//! The order in which new executions are stored. What moves in one commit should stand on few pages,
-//! one row behind the other.
+//! The order in which new executions are stored. What moves in one commit should stand on few
+//! pages, one row behind the other.
 
 use ff_core::rows::{AnyRow, EdgeRow, ExecutionRow};
 use ff_core::store::Write;
 use foldhash::HashMap;
 use uuid::Uuid;
 
-/// Flows that come together mostly go along together: of all of them first the members that wait for
-/// nobody, then those behind these, and so on. Claims hand out those of one rank by their ids.
+/// Flows that come together mostly go along together: of all of them first the members that wait
+/// for nobody, then those behind these, and so on. Claims hand out those of one rank by their ids.
 pub(crate) fn stored<'r>(
     writes: &'r [Write<ExecutionRow>],
     records: &[Write<AnyRow>],

@@ -1,7 +1,7 @@
 //! The connection that writes: one transaction per batch, one flush per transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ff_core::contracts::{Submission, SubmitOutcome};
 use ff_core::engine::{Engine, prepare_submit};
@@ -21,8 +21,12 @@ use crate::{SqliteError, SqliteStore, cells, migrate, statements};
 
 /// Pages in the write-ahead log before they are folded back into the file (32 MiB).
 const CHECKPOINT_PAGES: u32 = 8 * 1024;
-/// Events since the last folding that make it worth while before the log is full.
+/// Events since the last folding that make it worth while before the log is full, once nobody has
+/// come for [`QUIET`]; before that there must be more of them, because the next caller may be on
+/// its way and would have to wait.
 const FOLD_EVENTS: i64 = 4 * 1024;
+const FOLD_EVENTS_SOON: i64 = 2 * FOLD_EVENTS;
+const QUIET: Duration = Duration::from_millis(1);
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Each commit walks over the whole cache, so a larger one is not a faster one.
@@ -108,10 +112,11 @@ impl Connection {
         }
     }
 
-    /// Folds the write-ahead log into the file if there is much in it, so that no commit has to
-    /// while somebody waits for it.
-    pub fn fold(&mut self) {
-        if self.log.head - self.folded < FOLD_EVENTS || self.broken.is_some() {
+    /// Folds the write-ahead log into the file if there is much in it and nobody has come for some
+    /// time, so that mostly no commit has to while somebody waits for it.
+    pub fn fold(&mut self, quiet: Duration) {
+        let least = if quiet < QUIET { FOLD_EVENTS_SOON } else { FOLD_EVENTS };
+        if self.log.head - self.folded < least || self.broken.is_some() {
             return;
         }
         self.folded = self.log.head;
@@ -229,7 +234,7 @@ impl Connection {
         loop {
             match attempt(self) {
                 Err(StoreError::Retry(_)) if Instant::now() < give_up => {
-                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    std::thread::sleep(Duration::from_millis(1));
                 }
                 outcome => return outcome,
             }

@@ -104,7 +104,8 @@ pub struct Limits {
     pub signal_bytes: usize,
     /// How many operations may wait for the writer before callers are told that it is busy.
     pub queue: usize,
-    /// How many operations one transaction may carry.
+    /// How many operations one transaction may carry; half as many where several transactions run
+    /// side by side.
     pub batch: usize,
     /// How many nodes a flow may have, however many calls bring them.
     pub flow_nodes: usize,
@@ -118,7 +119,7 @@ impl Default for Limits {
             payload_bytes: 1024 * 1024,
             signal_bytes: 256 * 1024,
             queue: 8192,
-            batch: 512,
+            batch: 1024,
             flow_nodes: 10_000,
             flow_edges: 100_000,
         }

@@ -61,8 +61,9 @@ impl Store for Counting {
         self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn idle(&self) {
-        self.pauses.fetch_add(1, Ordering::Relaxed);
+    fn idle(&self, quiet: Duration) {
+        let pauses = usize::from(quiet >= Duration::from_millis(1));
+        self.pauses.fetch_add(pauses, Ordering::Relaxed);
     }
 
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {

@@ -24,8 +24,8 @@ const GATHER_QUIET: Duration = Duration::from_micros(25);
 /// looks around for this long before it lies down.
 const STAY_AWAKE: Duration = Duration::from_micros(150);
 
-/// Nobody came for this long: whatever the store tidies up now, the next caller of a burst that is
-/// not over yet does not have to wait for it.
+/// Nobody came for this long: a burst is over, and whatever the store tidies up now, those who
+/// belong to it do not have to wait for it.
 const QUIET: Duration = Duration::from_millis(1);
 
 /// How a pump runs.
@@ -46,19 +46,22 @@ pub async fn pump(
     let Pumping { max_batch, own_thread } = pumping;
     let mut waiting = Vec::new();
     let mut last = 0;
-    // Something was done since the store was last told that nobody waits.
+    // Something was done since nobody came for long.
     let mut untidy = false;
     let mut stop = std::pin::pin!(stop);
     loop {
         if untidy {
             stay_awake(&queue);
+            if queue.is_empty() {
+                store.idle(STAY_AWAKE);
+            }
         }
         let received = tokio::select! {
             biased;
             () = &mut stop => break,
             received = queue.recv_many(&mut waiting, max_batch) => received,
             () = quiet(), if untidy => {
-                store.idle();
+                store.idle(QUIET);
                 untidy = false;
                 continue;
             }
@@ -207,7 +210,7 @@ fn take_batch(waiting: &mut Vec<Job>, max_batch: usize) -> Vec<Job> {
     let mut weight = 0;
     let fits = waiting.iter().take_while(|job| {
         let first = weight == 0;
-        weight += job.weight().max(1);
+        weight = job.weight().max(1).saturating_add(weight);
         first || weight <= max_batch
     });
     let count = fits.count();

@@ -65,9 +65,9 @@ pub trait Store: Send + Sync + 'static {
     /// nobody's way now.
     fn answered(&self) {}
 
-    /// Nobody waits at the moment: what has to be tidied up some time is in nobody's way now.
-    /// Called only by a pump with a thread of its own.
-    fn idle(&self) {}
+    /// Nobody waits, and nobody has come for this long: what has to be tidied up some time is in
+    /// nobody's way now. Called only by a pump with a thread of its own.
+    fn idle(&self, _quiet: Duration) {}
 
     /// Reads committed rows.
     async fn query(&self, query: Query) -> Result<Rows, StoreError>;

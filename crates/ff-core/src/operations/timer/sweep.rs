@@ -32,6 +32,11 @@ impl Operation for Sweep {
 
     const NAME: &'static str = "sweep";
 
+    /// One due timer may stand for a thousand members of a flow: nobody should share its commit.
+    fn weight(&self) -> usize {
+        usize::MAX
+    }
+
     fn needs(&self, needs: &mut Needs) {
         needs.due_timers = needs.due_timers.max(self.limit);
     }
