@@ -231,7 +231,11 @@ pub async fn waits_in_a_cancelled_flow(f: &Fixture) {
         assert_eq!(states(f, &flow, "parent x").await, [PublicState::Active, ends]);
         let waits = f.backend.wait_children(&handle).await.unwrap();
         assert_eq!(waits, WaitChildrenResult::Waiting { open: 1 });
-        assert_eq!(f.backend.wait_children(&handle).await.unwrap(), waits, "a repeat");
+        // A repeat, unless a sweeper was quicker and nobody waits any more.
+        match f.backend.wait_children(&handle).await {
+            Ok(repeated) => assert_eq!(repeated, waits),
+            gone => assert_eq!(code(&gone), "execution_not_active"),
+        }
         assert_eq!(code(&f.backend.complete(&handle, None).await), "execution_not_active");
         settle(f).await;
         assert_eq!(states(f, &flow, "parent x").await, [ends; 2], "{policy:?}");
