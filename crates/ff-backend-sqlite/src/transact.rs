@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use ff_core::contracts::{Submission, SubmitOutcome};
-use ff_core::engine::{Engine, prepare_submit};
+use ff_core::engine::{Engine, QUIET, prepare_submit};
 use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::store::cells::Words;
 use ff_core::store::{Batch, Bells, Change, Job, Store, World};
@@ -26,7 +26,6 @@ const CHECKPOINT_PAGES: u32 = 8 * 1024;
 /// its way and would have to wait.
 const FOLD_EVENTS: i64 = 4 * 1024;
 const FOLD_EVENTS_SOON: i64 = 2 * FOLD_EVENTS;
-const QUIET: Duration = Duration::from_millis(1);
 /// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
 const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// Each commit walks over the whole cache, so a larger one is not a faster one.

@@ -26,7 +26,7 @@ const STAY_AWAKE: Duration = Duration::from_micros(150);
 
 /// Nobody came for this long: a burst is over, and whatever the store tidies up now, those who
 /// belong to it do not have to wait for it.
-const QUIET: Duration = Duration::from_millis(1);
+pub const QUIET: Duration = Duration::from_millis(1);
 
 /// How a pump runs.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ pub(crate) mod prepare;
 mod subscription;
 mod sweeper;
 
-pub use batcher::{Pumping, Shared, pump, pump_shared};
+pub use batcher::{Pumping, QUIET, Shared, pump, pump_shared};
 pub use claiming::Grants;
 pub use cursor::Cursor;
 pub use prepare::suspension::prepare_deliver_signal;
