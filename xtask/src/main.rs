@@ -2,6 +2,7 @@
 
 mod bench;
 mod chaos;
+mod deny;
 mod docs;
 mod examples;
 mod postgres;
@@ -15,7 +16,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask <command>
 
-  test                 everything: format, lints, tests, mutants, tidy, the examples
+  test                 everything: format, lints, dependencies, tests, mutants, tidy, the examples
+  deny                 licences, bans, sources and advisories of the dependencies (deny.toml)
   tidy                 the style of the tree, as a test
   docs [--check]       writes docs/errors.md and docs/operations.md, or checks them
   quickstart           the quickstart, killed half-way, finished, and run once more
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         "test" => test::run(rest),
+        "deny" => process::no_arguments(rest).and_then(|()| deny::check()),
         "tidy" => tidy::run(rest),
         "docs" => docs::run(rest),
         "quickstart" => process::no_arguments(rest).and_then(|()| quickstart::check()),

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::postgres::{self, Server};
 use crate::process::{cargo, no_arguments, run as run_command, run_cargo};
-use crate::{examples, quickstart, tidy};
+use crate::{deny, examples, quickstart, tidy};
 
 /// The servers that tests need. They end with this value, however the steps end.
 #[derive(Default)]
@@ -15,11 +15,12 @@ struct Servers {
 
 type Step = (&'static str, fn(&mut Servers) -> Result<(), String>);
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("format", |_| run_cargo(&["fmt", "--all", "--check"])),
     ("clippy", |_| {
         run_cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
     }),
+    ("dependencies", |_| deny::check()),
     ("servers", Servers::start),
     ("tests", |servers| servers.test(&["--workspace"])),
     ("mutants", |servers| {
