@@ -1,6 +1,7 @@
 //! What a handler is given and what it gives back.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,6 +21,10 @@ use crate::{body, query};
 pub struct RawCall {
     pub state: Arc<State>,
     pub door: Authorized,
+    /// Where the request came from, past trusted proxies.
+    pub remote: IpAddr,
+    /// What the answer and the log call this request.
+    pub request_id: Arc<str>,
     pub headers: HeaderMap,
     pub params: HashMap<String, String>,
     pub query: String,
@@ -31,6 +36,10 @@ pub struct RawCall {
 pub struct Call<Q, B> {
     pub state: Arc<State>,
     pub door: Authorized,
+    /// Where the request came from, past trusted proxies.
+    pub remote: IpAddr,
+    /// What the answer and the log call this request.
+    pub request_id: Arc<str>,
     pub headers: HeaderMap,
     pub params: HashMap<String, String>,
     pub query: Q,
@@ -40,10 +49,17 @@ pub struct Call<Q, B> {
 
 impl RawCall {
     pub fn typed<Q: DeserializeOwned, B: DeserializeOwned>(self) -> Answered<Call<Q, B>> {
-        let Self { state, door, headers, params, query, body, idempotency_key } = self;
-        let query = query::parse(&query)?;
-        let body = body::parse(&body)?;
-        Ok(Call { state, door, headers, params, query, body, idempotency_key })
+        Ok(Call {
+            query: query::parse(&self.query)?,
+            body: body::parse(&self.body)?,
+            state: self.state,
+            door: self.door,
+            remote: self.remote,
+            request_id: self.request_id,
+            headers: self.headers,
+            params: self.params,
+            idempotency_key: self.idempotency_key,
+        })
     }
 }
 

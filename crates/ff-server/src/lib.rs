@@ -15,6 +15,7 @@ mod pipeline;
 mod poll;
 mod query;
 mod refusal;
+mod remote;
 mod replies;
 mod root;
 mod route;

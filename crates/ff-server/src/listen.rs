@@ -4,7 +4,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -27,6 +27,7 @@ use tower::Service;
 
 use crate::config::{Config, ConfigError};
 use crate::open::{OpenError, open};
+use crate::remote::Peer;
 use crate::root::{RootTokenError, root_token};
 use crate::state::State;
 use crate::{pipeline, tls};
@@ -141,7 +142,7 @@ impl Bound {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => connections.clone().admit(stream, &open),
+                Ok((stream, peer)) => connections.clone().admit(stream, peer.ip(), &open),
                 // No file descriptors, most likely: they come free when connections end.
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
@@ -164,7 +165,7 @@ impl Bound {
 }
 
 impl Connections {
-    fn admit(self: Arc<Self>, stream: TcpStream, open: &TaskTracker) {
+    fn admit(self: Arc<Self>, stream: TcpStream, peer: IpAddr, open: &TaskTracker) {
         let metrics = &self.state.metrics;
         metrics.connections_total.fetch_add(1, Ordering::Relaxed);
         let Ok(place) = self.places.clone().try_acquire_owned() else {
@@ -179,32 +180,33 @@ impl Connections {
             let _place = place;
             tokio::select! {
                 () = self.kill.cancelled() => {}
-                () = self.connection(stream) => {}
+                () = self.connection(stream, peer) => {}
             }
             self.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
-    async fn connection(&self, stream: TcpStream) {
+    async fn connection(&self, stream: TcpStream, peer: IpAddr) {
         let _ = stream.set_nodelay(true);
         let activity = Arc::new(Activity::new());
         let stream = Watched { stream, activity: activity.clone() };
         match &self.tls {
-            None => self.http(stream, &activity).await,
+            None => self.http(stream, peer, &activity).await,
             Some(tls) => {
                 if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                    self.http(stream, &activity).await;
+                    self.http(stream, peer, &activity).await;
                 }
             }
         }
     }
 
-    async fn http<S>(&self, stream: S, activity: &Arc<Activity>)
+    async fn http<S>(&self, stream: S, peer: IpAddr, activity: &Arc<Activity>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (router, counted) = (self.router.clone(), activity.clone());
-        let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
             let (mut router, handling) = (router.clone(), counted.clone().handling());
             async move {
                 let response = Service::call(&mut router, request).await;

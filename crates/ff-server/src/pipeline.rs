@@ -23,7 +23,7 @@ use crate::refusal::{Answered, Refusal};
 use crate::replies::{Key, Turn};
 use crate::route::{Access, Memory, Pace, Route};
 use crate::state::{State, check_head};
-use crate::{body, query};
+use crate::{body, query, remote};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -48,9 +48,10 @@ pub fn router(state: &Arc<State>) -> Router {
 }
 
 async fn serve(state: Arc<State>, at: usize, request: Request) -> Response<Body> {
-    let (begun, request_id) = (Instant::now(), Uuid::now_v7().to_string());
+    let (begun, request_id): (_, Arc<str>) = (Instant::now(), Uuid::now_v7().to_string().into());
     let route = &state.routes[at];
-    let answered = AssertUnwindSafe(handle(&state, route, request)).catch_unwind().await;
+    let handling = handle(&state, route, request, &request_id);
+    let answered = AssertUnwindSafe(handling).catch_unwind().await;
     let answered = answered.unwrap_or_else(|panic| Err(panicked(&*panic, &request_id)));
     let status = match &answered {
         Ok(reply) => reply.status,
@@ -62,9 +63,9 @@ async fn serve(state: Arc<State>, at: usize, request: Request) -> Response<Body>
     let (name, number) = (route.name, status.as_u16());
     match &answered {
         Err(refusal) if status.is_server_error() => {
-            tracing::warn!(request_id, route = name, status = number, ms, code = refusal.code);
+            tracing::warn!(%request_id, route = name, status = number, ms, code = refusal.code);
         }
-        _ => tracing::debug!(request_id, route = name, status = number, ms),
+        _ => tracing::debug!(%request_id, route = name, status = number, ms),
     }
     match answered {
         Ok(reply) => respond(reply, &request_id),
@@ -72,7 +73,13 @@ async fn serve(state: Arc<State>, at: usize, request: Request) -> Response<Body>
     }
 }
 
-async fn handle(state: &Arc<State>, route: &Route, request: Request) -> Answered<Reply> {
+async fn handle(
+    state: &Arc<State>,
+    route: &Route,
+    request: Request,
+    request_id: &Arc<str>,
+) -> Answered<Reply> {
+    let peer = remote::peer(&request);
     let (mut parts, body) = request.into_parts();
     check_head(&parts.uri, &parts.headers)?;
     let (namespace, rest) = query::split_namespace(parts.uri.query().unwrap_or_default())?;
@@ -92,9 +99,17 @@ async fn handle(state: &Arc<State>, route: &Route, request: Request) -> Answered
         let body = body::read(body, &headers, max, idle).await?;
         body::check_type(&headers, &body)?;
         let idempotency_key = idempotency_key(&route.method, &headers)?;
-        let state = state.clone();
-        let headers = headers.clone();
-        let call = RawCall { state, door, headers, params, query: rest, body, idempotency_key };
+        let call = RawCall {
+            state: state.clone(),
+            door,
+            remote: state.proxies.remote(peer, &headers),
+            request_id: request_id.clone(),
+            headers: headers.clone(),
+            params,
+            query: rest,
+            body,
+            idempotency_key,
+        };
         once(route, parts.uri.path(), call).await
     };
     match tokio::time::timeout(route.timeout, work).await {

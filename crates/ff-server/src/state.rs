@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::gate::{Gate, Principal};
 use crate::metrics::Metrics;
 use crate::refusal::{Answered, Refusal};
+use crate::remote::Proxies;
 use crate::replies::Replies;
 use crate::route::Route;
 use crate::webhooks::Webhooks;
@@ -26,6 +27,7 @@ pub struct State {
     pub(crate) replies: Replies,
     pub(crate) metrics: Metrics,
     pub(crate) limits: Limits,
+    pub(crate) proxies: Proxies,
     /// Requests that are being worked on, and requests that wait for something.
     pub(crate) working: Semaphore,
     pub(crate) waiting: Semaphore,
@@ -66,6 +68,7 @@ impl State {
                 body_idle: config.body_idle,
                 body_bytes: config.body_bytes,
             },
+            proxies: Proxies::new(config.trusted_networks()),
             working: Semaphore::new(config.requests),
             waiting: Semaphore::new(config.connections),
             streams: Mutex::default(),

@@ -55,5 +55,8 @@ async fn rotate(
         new_kid: call.param("kid").to_owned(),
         grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
     };
-    Ok(Answer::json(call.door.backend().rotate_waitpoint_secret(args).await?))
+    let rotated = call.door.backend().rotate_waitpoint_secret(args).await?;
+    let (remote, request_id) = (call.remote, &*call.request_id);
+    tracing::info!(kid = call.param("kid"), %remote, request_id, "waitpoint keys were rotated");
+    Ok(Answer::json(rotated))
 }

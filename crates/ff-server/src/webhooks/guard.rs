@@ -37,7 +37,7 @@ fn network(word: &str) -> Result<Network, String> {
 }
 
 impl Network {
-    fn has(self, address: IpAddr) -> bool {
+    pub fn has(self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(given)) => {
                 let shift = 32 - self.bits;

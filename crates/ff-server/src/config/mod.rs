@@ -1,16 +1,16 @@
 //! Settings and where each came from: defaults, then `flowfabric.toml`, then `FF_*` variables, then
 //! flags. A key that nobody knows is refused, because it is a setting that somebody believes in.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ff_api::Span;
-
-use crate::secrets;
-use crate::webhooks::guard::{self, Guard};
+use crate::webhooks::guard::{self, Guard, Network};
+use values::*;
 
 /// How the server runs.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Config {
     pub tls_key: Option<PathBuf>,
     /// Networks of one's own that webhooks may call.
     pub webhook_allow: Option<String>,
+    /// Networks of proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Option<String>,
     pub payload_bytes: usize,
     pub body_bytes: usize,
     pub connections: usize,
@@ -138,6 +140,7 @@ settings! {
     tls_cert: some_path, shown_some_path, "A PEM file with the certificate chain for TLS.";
     tls_key: some_path, shown_some_path, "A PEM file with the private key for TLS.";
     webhook_allow: some_networks, shown_text, "Networks of one's own that webhooks may call.";
+    trusted_proxies: some_networks, shown_text, "Proxies whose X-Forwarded-For is believed.";
     payload_bytes: count, ToString::to_string, "The largest payload or result.";
     body_bytes: count, ToString::to_string, "The largest body of a request.";
     connections: count, ToString::to_string, "How many connections may be open.";
@@ -171,6 +174,7 @@ impl Default for Config {
             tls_cert: None,
             tls_key: None,
             webhook_allow: None,
+            trusted_proxies: None,
             payload_bytes: 1024 * 1024,
             body_bytes: 16 * 1024 * 1024,
             connections: 4096,
@@ -222,6 +226,11 @@ impl Config {
     pub(crate) fn webhook_guard(&self) -> Guard {
         let networks = self.webhook_allow.as_deref().map(guard::parse);
         Guard::new(networks.and_then(Result::ok).unwrap_or_default())
+    }
+
+    pub(crate) fn trusted_networks(&self) -> Vec<Network> {
+        let networks = self.trusted_proxies.as_deref().map(guard::parse);
+        networks.and_then(Result::ok).unwrap_or_default()
     }
 
     /// Refuses settings that contradict each other.
@@ -305,182 +314,5 @@ fn read_file(path: &Path) -> Result<Vec<(String, String)>, ConfigError> {
     table.into_iter().map(plain).collect()
 }
 
-fn parsed<T: std::str::FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
-}
-
-fn count(text: &str) -> Result<usize, String> {
-    let number: usize = parsed(text)?;
-    if number == 0 { Err("it must be at least 1".to_owned()) } else { Ok(number) }
-}
-
-fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "true" | "1" => Ok(true),
-        "false" | "0" => Ok(false),
-        _ => Err("say true or false".to_owned()),
-    }
-}
-
-fn span(text: &str) -> Result<Duration, String> {
-    let Span(duration) = parsed(text)?;
-    if duration.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(duration) }
-}
-
-fn auth(text: &str) -> Result<Auth, String> {
-    match text {
-        "tokens" => Ok(Auth::Tokens),
-        "none" => Ok(Auth::None),
-        _ => Err("say tokens or none".to_owned()),
-    }
-}
-
-fn token(text: &str) -> Result<Option<String>, String> {
-    const SHORTEST: usize = 32;
-    if text.len() < SHORTEST {
-        return Err(format!("a token has at least {SHORTEST} characters"));
-    }
-    Ok(Some(text.to_owned()))
-}
-
-fn some_secrets(text: &str) -> Result<Option<String>, String> {
-    secrets::parse(text).map(|_| Some(text.to_owned()))
-}
-
-fn some_networks(text: &str) -> Result<Option<String>, String> {
-    guard::parse(text).map(|_| Some(text.to_owned()))
-}
-
-fn shown_text(text: &Option<String>) -> String {
-    text.clone().unwrap_or_default()
-}
-
-fn some(text: &str) -> Result<Option<String>, String> {
-    path(text)?;
-    Ok(Some(text.to_owned()))
-}
-
-fn some_path(text: &str) -> Result<Option<PathBuf>, String> {
-    path(text).map(Some)
-}
-
-fn path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(PathBuf::from(text)) }
-}
-
-fn shown_path(path: &Path) -> String {
-    path.display().to_string()
-}
-
-fn shown_some_path(path: &Option<PathBuf>) -> String {
-    path.as_deref().map(shown_path).unwrap_or_default()
-}
-
-fn shown_span(duration: &Duration) -> String {
-    Span(*duration).to_string()
-}
-
-fn shown_auth(auth: &Auth) -> String {
-    match auth {
-        Auth::Tokens => "tokens".to_owned(),
-        Auth::None => "none".to_owned(),
-    }
-}
-
-fn shown_secret(secret: &Option<String>) -> String {
-    secret.as_ref().map(|_| "(hidden)".to_owned()).unwrap_or_default()
-}
-
-/// A URL without its password.
-fn shown_url(url: &Option<String>) -> String {
-    let Some(url) = url else { return String::new() };
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (user, host))) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:(hidden)@{host}")
-        }
-        None => url.clone(),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-    }
-
-    fn load(
-        file: &str,
-        environment: &[(&str, &str)],
-        flags: &[(&str, &str)],
-    ) -> Result<Config, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("f.toml");
-        std::fs::write(&path, file).unwrap();
-        let (environment, flags) = (pairs(environment), pairs(flags));
-        let layers = Layers { file: Some(path), environment, flags };
-        Config::load(&layers).map(|(config, _)| config).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn later_layers_win() {
-        let file = "listen = \"127.0.0.1:1\"\nconnections = 7\nrequests = 8\n";
-        let environment = [("FF_LISTEN", "127.0.0.1:2"), ("FF_REQUESTS", "9")];
-        let config = load(file, &environment, &[("listen", "127.0.0.1:3")]).unwrap();
-        assert_eq!((config.listen.port(), config.connections, config.requests), (3, 7, 9));
-        assert_eq!(config.origin("listen"), Origin::Flag);
-        assert_eq!(config.origin("requests"), Origin::Environment("FF_REQUESTS".into()));
-        assert!(matches!(config.origin("connections"), Origin::File(_)));
-        assert_eq!(config.origin("drain"), Origin::Default);
-        assert_eq!(config.shown().len(), SETTINGS.len());
-    }
-
-    #[test]
-    fn mistakes_are_refused() {
-        for (file, flags, expected) in [
-            ("lisen = \"x\"", &[][..], "no setting \"lisen\""),
-            ("listen = \"x\"", &[], "listen = \"x\""),
-            ("listen = [1]", &[], "which no setting is"),
-            ("listen = ", &[], "f.toml"),
-            ("", &[("drain", "0s")], "longer than nothing"),
-            ("", &[("root_token", "short")], "at least 32"),
-            ("", &[("tls_key", "x")], "needed together"),
-            ("", &[("auth", "none"), ("listen", "0.0.0.0:1")], "this machine only"),
-            ("", &[("auth", "none"), ("listen", "[::]:1")], "this machine only"),
-        ] {
-            let error = load(file, &[], flags).unwrap_err();
-            assert!(error.contains(expected), "{error}");
-        }
-        let open = [("auth", "none"), ("listen", "0.0.0.0:1"), ("insecure", "true")];
-        assert!(load("", &[], &open).is_ok());
-        assert!(load("", &[], &[("auth", "none")]).is_ok());
-    }
-
-    #[test]
-    fn secrets_come_from_files_and_are_not_shown() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
-        std::fs::write(&path, "canary-canary-canary-canary-canary\n").unwrap();
-        let url = "postgres://me:canary@db/x";
-        let environment = [("FF_ROOT_TOKEN_FILE", path.to_str().unwrap()), ("FF_BACKEND", url)];
-        let config = load("", &environment, &[]).unwrap();
-        assert_eq!(config.root_token.as_deref(), Some("canary-canary-canary-canary-canary"));
-        let printed = format!("{config:?} {:?}", config.shown());
-        assert!(!printed.contains("canary"), "{printed}");
-        assert!(printed.contains("postgres://me:(hidden)@db/x"), "{printed}");
-        let error = load("", &[("FF_ROOT_TOKEN", "canary")], &[]).unwrap_err();
-        assert!(!error.contains("canary"), "{error}");
-    }
-
-    #[test]
-    fn strange_variables_are_named() {
-        let environment = pairs(&[("FF_LISTN", "x"), ("FF_URL", "x"), ("PATH", "x")]);
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("f.toml");
-        std::fs::write(&file, "").unwrap();
-        let layers = Layers { file: Some(file), environment, flags: Vec::new() };
-        assert_eq!(Config::load(&layers).unwrap().1, ["FF_LISTN"]);
-    }
-}
+mod tests;
