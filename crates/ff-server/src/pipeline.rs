@@ -10,7 +10,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
@@ -110,7 +110,10 @@ async fn handle(
             body,
             idempotency_key,
         };
-        once(route, parts.uri.path(), call).await
+        match route.pace {
+            Pace::Work | Pace::Streams => once(route, parts.uri.path(), call).await,
+            Pace::Waits => while_valid(state, route, &parts.uri, call).await,
+        }
     };
     match tokio::time::timeout(route.timeout, work).await {
         Ok(answered) => answered,
@@ -129,6 +132,21 @@ fn place<'s>(state: &'s State, route: &Route) -> Answered<tokio::sync::Semaphore
     };
     let full = |_| Refusal::new("overloaded", "too many requests are in hand");
     places.try_acquire().map_err(full)
+}
+
+/// Ends a wait when the caller's token does, and tells nothing that came later.
+async fn while_valid(state: &State, route: &Route, uri: &Uri, call: RawCall) -> Answered<Reply> {
+    let principal = call.door.principal().clone();
+    let answered = tokio::select! {
+        biased;
+        answered = once(route, uri.path(), call) => answered,
+        () = state.gate.until_revoked(&principal) => return Err(Refusal::unauthorized()),
+    };
+    // Whatever a POST has done is done, and a claim has looked by itself.
+    if route.method == Method::GET && !state.gate.is_still_good(&principal).await {
+        return Err(Refusal::unauthorized());
+    }
+    answered
 }
 
 /// Runs the handler, or answers as before if the request came with a key that was used.

@@ -58,6 +58,11 @@ impl Refusal {
         EngineError::invalid(detail).into()
     }
 
+    /// No token, or one that is not good or not good any more: told in the same words.
+    pub fn unauthorized() -> Self {
+        Self::new("unauthorized", "send a valid token: Authorization: Bearer …")
+    }
+
     /// What is absent and what belongs to others is told in the same words.
     pub fn not_found(entity: &'static str) -> Self {
         EngineError::NotFound { entity }.into()

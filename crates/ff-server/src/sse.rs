@@ -1,5 +1,6 @@
 //! Server-sent events: one-way, resumable, readable with curl.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,17 +8,19 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::stream;
 use serde::Serialize;
+use tokio::time::Interval;
 
 use crate::gate::Authorized;
 use crate::refusal::{Answered, Refusal};
 use crate::state::{State, StreamPlace};
 
-/// How often a silent stream says that it is alive, and whether its caller still may listen.
+/// How often a silent stream says that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Where a stream's items come from.
 pub trait Source: Send + 'static {
-    /// The next one; waits for it. `None` means that there will be no more.
+    /// The next one; waits for it, and loses nothing if it is dropped before. `None` means that
+    /// there will be no more.
     fn next(&mut self) -> impl Future<Output = Answered<Option<Item>>> + Send;
 }
 
@@ -46,6 +49,8 @@ struct Streaming<S> {
     source: S,
     state: Arc<State>,
     door: Authorized,
+    /// Goes on whether events come or not: a busy stream must not outlive its token either.
+    checks: Interval,
     _place: StreamPlace,
     ended: bool,
 }
@@ -54,8 +59,8 @@ struct Streaming<S> {
 /// more. A client that comes back with the last id misses nothing.
 pub fn body<S: Source>(state: &Arc<State>, door: &Authorized, source: S) -> Answered<Body> {
     let place = state.open_stream(door.principal())?;
-    let (state, door) = (state.clone(), door.clone());
-    let streaming = Streaming { source, state, door, _place: place, ended: false };
+    let (state, door, checks) = (state.clone(), door.clone(), state.gate.checks());
+    let streaming = Streaming { source, state, door, checks, _place: place, ended: false };
     let hello = stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from_static(b":\n\n"))]);
     let items = stream::unfold(streaming, |mut streaming| async move {
         let bytes = streaming.next_bytes().await?;
@@ -70,20 +75,25 @@ impl<S: Source> Streaming<S> {
             return None;
         }
         let closing = self.state.closing.clone();
-        tokio::select! {
-            biased;
-            () = closing.cancelled() => None,
-            next = self.source.next() => match next {
-                Ok(item) => item.map(|item| item.text()),
-                Err(refusal) => {
-                    self.ended = true;
-                    let problem = serde_json::to_string(&refusal.problem(None)).ok()?;
-                    Some(format!("event: problem\ndata: {problem}\n\n").into())
+        let mut silence = pin!(tokio::time::sleep(KEEP_ALIVE));
+        loop {
+            tokio::select! {
+                biased;
+                () = closing.cancelled() => return None,
+                _ = self.checks.tick() => {
+                    if !self.state.gate.is_still_good(self.door.principal()).await {
+                        return None;
+                    }
                 }
-            },
-            () = tokio::time::sleep(KEEP_ALIVE) => {
-                let good = self.state.gate.is_still_good(self.door.principal()).await;
-                good.then(|| Bytes::from_static(b":\n\n"))
+                next = self.source.next() => return match next {
+                    Ok(item) => item.map(|item| item.text()),
+                    Err(refusal) => {
+                        self.ended = true;
+                        let problem = serde_json::to_string(&refusal.problem(None)).ok()?;
+                        Some(format!("event: problem\ndata: {problem}\n\n").into())
+                    }
+                },
+                () = &mut silence => return Some(Bytes::from_static(b":\n\n")),
             }
         }
     }

@@ -58,7 +58,7 @@ impl State {
         let document = openapi::document(&routes);
         Arc::new(Self {
             webhooks: Webhooks::new(backend.clone(), config.webhook_guard()),
-            gate: Gate::new(backend, config.auth, config.root_token.as_deref()),
+            gate: Gate::new(backend, config),
             openapi: document.to_json().unwrap_or_default().into(),
             routes,
             replies: Replies::default(),

@@ -41,6 +41,8 @@ pub struct Config {
     pub header_timeout: Duration,
     pub body_idle: Duration,
     pub connection_idle: Duration,
+    /// How often streams and long polls look whether their token is still good.
+    pub token_check: Duration,
     pub drain: Duration,
     /// Where values came from that are not the defaults.
     pub origins: BTreeMap<&'static str, Origin>,
@@ -149,6 +151,7 @@ settings! {
     header_timeout: span, shown_span, "How long the head of a request may take to arrive.";
     body_idle: span, shown_span, "How long a body may pause.";
     connection_idle: span, shown_span, "How long a connection may stand still.";
+    token_check: span, shown_span, "How often open streams and waits check their token.";
     drain: span, shown_span, "How long open requests are waited for at the end.";
 }
 
@@ -183,6 +186,7 @@ impl Default for Config {
             header_timeout: Duration::from_secs(30),
             body_idle: Duration::from_secs(10),
             connection_idle: Duration::from_secs(75),
+            token_check: Duration::from_secs(5),
             drain: Duration::from_secs(10),
             origins: BTreeMap::new(),
         }

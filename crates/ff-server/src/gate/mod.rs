@@ -10,7 +10,7 @@ pub use principal::{EVERYWHERE, Principal};
 pub use tokens::{hash, mint_token};
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
 use ff_core::contracts::StoredToken;
@@ -19,9 +19,10 @@ use ff_core::engine_error::EngineError;
 use ff_core::store::Query;
 use ff_core::types::{Namespace, TimestampMs};
 use subtle::ConstantTimeEq;
+use tokio::time::{Interval, MissedTickBehavior};
 use uuid::Uuid;
 
-use crate::config::Auth;
+use crate::config::{Auth, Config};
 use crate::gate::known::Known;
 use crate::refusal::{Answered, Refusal};
 use crate::route::{Access, Reach};
@@ -33,6 +34,8 @@ pub struct Gate {
     /// The hash of the token that is given by configuration.
     root: Option<[u8; 32]>,
     known: Known,
+    /// How often a request that waits looks whether its token is still good.
+    check: Duration,
 }
 
 /// The engine as one authorised request may see it.
@@ -46,11 +49,6 @@ pub struct Authorized {
 impl Authorized {
     pub fn backend(&self) -> &dyn EngineBackend {
         &*self.backend
-    }
-
-    /// For work that outlives the request.
-    pub fn share(&self) -> Arc<dyn EngineBackend> {
-        self.backend.clone()
     }
 
     pub fn principal(&self) -> &Arc<Principal> {
@@ -70,8 +68,14 @@ impl Authorized {
 }
 
 impl Gate {
-    pub fn new(backend: Arc<dyn EngineBackend>, auth: Auth, root_token: Option<&str>) -> Self {
-        Self { backend, auth, root: root_token.map(hash), known: Known::default() }
+    pub fn new(backend: Arc<dyn EngineBackend>, config: &Config) -> Self {
+        Self {
+            backend,
+            auth: config.auth,
+            root: config.root_token.as_deref().map(hash),
+            known: Known::default(),
+            check: config.token_check,
+        }
     }
 
     /// Who sent this. Whoever may come in without a token is anonymous.
@@ -80,13 +84,11 @@ impl Gate {
             origin::check(headers)?;
             return Ok(Principal::anonymous());
         }
-        let unknown =
-            || Refusal::new("unauthorized", "send a valid token: Authorization: Bearer …");
-        let token = bearer(headers).ok_or_else(unknown)?;
-        let principal = self.find(&hash(token)).await?.ok_or_else(unknown)?;
+        let token = bearer(headers).ok_or_else(Refusal::unauthorized)?;
+        let principal = self.find(&hash(token)).await?.ok_or_else(Refusal::unauthorized)?;
         match principal.is_good_at(self.now()) {
             true => Ok(principal),
-            false => Err(unknown()),
+            false => Err(Refusal::unauthorized()),
         }
     }
 
@@ -100,6 +102,25 @@ impl Gate {
             Some(hash) => !matches!(self.find(hash).await, Ok(None)),
             None => true,
         }
+    }
+
+    /// Returns when a caller's token has expired or been revoked, and not before.
+    pub async fn until_revoked(&self, principal: &Principal) {
+        let mut checks = self.checks();
+        loop {
+            checks.tick().await;
+            if !self.is_still_good(principal).await {
+                return;
+            }
+        }
+    }
+
+    /// When a request that waits looks at its token: regularly, whatever else happens to it.
+    pub fn checks(&self) -> Interval {
+        let mut checks =
+            tokio::time::interval_at(tokio::time::Instant::now() + self.check, self.check);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        checks
     }
 
     /// A revoked token must not be good for another moment here.

@@ -9,6 +9,7 @@ use ff_core::contracts::{
     StreamSummary, Visibility,
 };
 use ff_core::engine_backend::StreamOperations;
+use ff_core::limits::STREAM_WAIT;
 use ff_core::types::ExecutionId;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -16,7 +17,7 @@ use utoipa::IntoParams;
 use crate::call::{Answer, Call};
 use crate::gate::Authorized;
 use crate::refusal::{Answered, Refusal};
-use crate::route::{LONGEST_WAIT, MIB, Nothing, Route};
+use crate::route::{MIB, Nothing, Route};
 use crate::sse::{self, Item, Source};
 use crate::wire;
 
@@ -75,7 +76,7 @@ struct StreamQuery {
     /// Leaves out frames that may be trimmed early.
     #[serde(default)]
     durable_only: bool,
-    /// How long to wait for the first frame, at most 60 seconds. Of no use to a tail.
+    /// How long to wait for the first frame, at most 30 seconds. Of no use to a tail.
     #[param(value_type = Option<String>)]
     wait: Option<Span>,
 }
@@ -84,7 +85,7 @@ impl StreamQuery {
     fn args(&self, execution_id: ExecutionId, last: Option<&str>) -> Answered<ReadStreamArgs> {
         let from = last.or(self.from.as_deref());
         let from = from.map(str::parse::<StreamCursor>).transpose()?.unwrap_or_default();
-        let wait = self.wait.unwrap_or_default().0.min(LONGEST_WAIT);
+        let wait = self.wait.unwrap_or_default().0.min(STREAM_WAIT);
         Ok(ReadStreamArgs {
             execution_id,
             attempt_index: self.attempt_index,

@@ -13,6 +13,7 @@ mod limits;
 mod operations;
 mod postgres;
 mod receiver;
+mod revocation;
 mod schedules;
 mod server;
 mod streams;
