@@ -44,6 +44,8 @@ pub struct SleepStepRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct StepsAnswer {
     pub steps: Vec<Step>,
+    /// Pass it as `after` for what follows; present when there may be more.
+    pub next_after: Option<u32>,
 }
 
 /// The holder says something to whoever follows the attempt.

@@ -81,6 +81,8 @@ pub struct ObserveSignalsRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct SignalsAnswer {
     pub signals: Vec<Signal>,
+    /// Pass it as `after` for what follows; present when there may be more.
+    pub next_after: Option<u32>,
 }
 
 /// A signal that was accepted.

@@ -17,6 +17,8 @@ pub const CLAIM_BATCH: usize = 1_000;
 pub const CLAIM_LANES: usize = 64;
 pub const RENEW_BATCH: usize = 10_000;
 pub const PAGE: usize = 1_000;
+/// A page of a graph has so many edges at most for each node that it may have.
+pub const GRAPH_EDGES_PER_NODE: usize = 10;
 pub const NODE_NAME_BYTES: usize = 255;
 /// Flows with more nodes cannot be replayed from a node or forked, which takes the whole graph.
 pub const FLOW_REPLAY_NODES: usize = 100_000;

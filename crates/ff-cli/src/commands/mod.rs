@@ -52,7 +52,12 @@ pub async fn all(
             found.extend(items);
         }
         for (next, again) in [("next_after", "after"), ("next_cursor", "cursor")] {
-            place = place.or_else(|| page[next].as_str().map(|at| (again, at.to_owned())));
+            let at = match &page[next] {
+                Value::String(at) => Some(at.clone()),
+                Value::Number(at) => Some(at.to_string()),
+                _ => None,
+            };
+            place = place.or_else(|| at.map(|at| (again, at)));
         }
         if place.is_none() {
             return Ok(json!({ name: found }));

@@ -1,5 +1,6 @@
 //! Graphs: accepted as a whole, advanced by every end, and ended by themselves.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ff_core::backend::Handle;
@@ -399,6 +400,43 @@ pub async fn reads(f: &Fixture) {
     let foreign = ListFlowsArgs { namespace: Some(Namespace::new("other")), ..Default::default() };
     assert!(list(foreign).await.flows.is_empty());
     assert!(f.backend.describe_flow(&FlowId::new()).await.unwrap().is_none());
+}
+
+/// Nodes with many parents: all pages together are the graph that was submitted, node by node and
+/// edge by edge, however small the pages are.
+pub async fn whole_graph(f: &Fixture) {
+    let parents = 150;
+    let edges = (0..parents).flat_map(|at| [format!("p{at}>a"), format!("p{at}>b")]);
+    let words: Vec<String> = ["first>p0".to_owned()].into_iter().chain(edges).collect();
+    let args = graph(&words.join(" "));
+    let submitted: BTreeSet<(String, String)> =
+        args.edges.iter().map(|edge| (edge.from.clone(), edge.to.clone())).collect();
+    let flow = plant(f, args).await;
+    let name = |id: &ExecutionId| {
+        let at = flow.ids.iter().position(|known| known == id);
+        flow.names[at.expect("a node of the flow")].clone()
+    };
+    for limit in [1, 7, 100, 0] {
+        let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+        let mut args = FlowGraphArgs { flow_id: flow.id, cursor: None, limit };
+        loop {
+            let page = f.backend.flow_graph(args.clone()).await.unwrap();
+            let most = if limit == 0 { 1_000 } else { limit };
+            assert!(page.nodes.len() <= most && page.edges.len() <= 10 * most, "{limit}");
+            nodes.extend(page.nodes.into_iter().map(|node| node.name));
+            edges.extend(page.edges.iter().map(|edge| (name(&edge.from), name(&edge.to))));
+            args.cursor = page.next_cursor;
+            if args.cursor.is_none() {
+                break;
+            }
+        }
+        nodes.sort_unstable();
+        let mut names = flow.names.clone();
+        names.sort_unstable();
+        assert_eq!(nodes, names, "{limit}");
+        assert_eq!(edges.len(), submitted.len(), "{limit}: every edge comes once");
+        assert_eq!(edges.into_iter().collect::<BTreeSet<_>>(), submitted, "{limit}");
+    }
 }
 
 pub async fn parents_results(f: &Fixture) {

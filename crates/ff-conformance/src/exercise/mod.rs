@@ -166,7 +166,7 @@ fn of_flows() -> Vec<Exercise> {
             chain, diamond, failure_skips, cancelled_and_expired_count_as_failed, any_of,
             quorum_cancels_the_rest, quorum_becomes_impossible, refused_as_a_whole, limits,
             idempotent_by_key, delays_count_from_submission, retries_do_not_tell, reads,
-            parents_results, namespaces,
+            whole_graph, parents_results, namespaces,
         }
         flow_grow {
             extend_with_nodes, extend_with_what_is_skipped_at_once, late_edges, extend_refusals,

@@ -110,6 +110,9 @@ pub struct BulkFailurePage {
     pub failures: Vec<BulkFailure>,
     /// Present when there is more.
     pub next_cursor: Option<String>,
+    /// How many have refused altogether; all but the first thousand of them are not kept.
+    #[serde(default)]
+    pub failed: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

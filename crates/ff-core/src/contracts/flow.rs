@@ -292,7 +292,8 @@ pub struct FlowPage {
 pub struct FlowGraphArgs {
     pub flow_id: FlowId,
     pub cursor: Option<String>,
-    /// How many nodes, 1 to 1,000; 0 means 1,000. Each brings the edges into it.
+    /// How many nodes, 1 to 1,000; 0 means 1,000. Each brings the edges into it, and a page has at
+    /// most ten times as many edges.
     pub limit: usize,
 }
 
@@ -300,9 +301,10 @@ pub struct FlowGraphArgs {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FlowGraph {
     pub nodes: Vec<FlowGraphNode>,
-    /// The edges into these nodes, at most 100 of each.
+    /// The edges into these nodes. If the last node has more of them than the page has room for,
+    /// the next page begins with the rest.
     pub edges: Vec<FlowGraphEdge>,
-    /// Present when there is more.
+    /// Present when there is more; all pages together are the whole graph.
     pub next_cursor: Option<String>,
 }
 

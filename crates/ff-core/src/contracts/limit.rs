@@ -219,4 +219,7 @@ pub struct QuotaSnapshot {
     pub quota: PutQuotaArgs,
     /// The keys that are in use or have been lately, up to 1,000 of them.
     pub usage: Vec<QuotaUsage>,
+    /// Whether there are more keys than `usage` shows.
+    #[serde(default)]
+    pub usage_truncated: bool,
 }

@@ -94,9 +94,9 @@ pub trait BulkOperations: EngineBackend {
         limit: usize,
     ) -> Result<BulkFailurePage, EngineError> {
         check_count("failures", limit, limits::PAGE)?;
-        if self.describe_bulk(id).await?.is_none() {
+        let Some(bulk) = self.describe_bulk(id).await? else {
             return Err(EngineError::NotFound { entity: "bulk operation" });
-        }
+        };
         let after = cursor.as_deref().map(views::parse_failure_cursor).transpose()?;
         let after = after.map(|number| values![number]).unwrap_or_default();
         let scans = vec![Scan::of::<BulkFailureRow>(values![id]).after(after).limit(limit + 1)];
@@ -105,7 +105,7 @@ pub trait BulkOperations: EngineBackend {
         let mut found = found.map_err(|e| self.engine().store_error(e))?;
         let more = found.len() > limit;
         found.truncate(limit);
-        Ok(views::bulk_failures(&found, more))
+        Ok(views::bulk_failures(&found, more, bulk.failed))
     }
 }
 

@@ -95,7 +95,7 @@ async fn live_workers(
     now: TimestampMs,
 ) -> Result<Vec<WorkerRow>, EngineError> {
     let of_all: Arc<str> = "".into();
-    let scan = |namespace: &Arc<str>| Scan::of::<WorkerRow>(values![*namespace]);
+    let scan = |namespace: &Arc<str>| Scan::of::<WorkerRow>(values![*namespace]).limit(usize::MAX);
     let scans = vec![scan(&row.namespace), scan(&of_all)];
     let rows = engine.query(Query::Records { keys: Vec::new(), scans }).await?;
     let mut workers = rows.records::<WorkerRow>().map_err(|error| engine.store_error(error))?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{EngineBackend, flow_key, parents, visible};
+use super::{EngineBackend, flow_key, graph, parents, visible};
 use crate::backend::{CancelFlowPolicy, CancelFlowWait, Handle};
 use crate::contracts::{
     CancelFlowHeader, ExtendFlowArgs, FlowGraph, FlowGraphArgs, FlowPage, FlowSnapshot,
@@ -13,22 +13,15 @@ use crate::engine::{Engine, check_bytes, check_count, check_text};
 use crate::engine::{prepare_extend_flow, prepare_submit_flow};
 use crate::engine_error::{EngineError, StateKind};
 use crate::limits;
-use crate::operations::flow::cascade::edges_into;
 use crate::operations::flow::{
     CancelledHeader, ReplayFlow, Rest, WaitChildren, backlog_members, members_going_on,
 };
-use crate::rows::{
-    BacklogMemberRow, CascadeRow, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow, ExecutionRow,
-    FlowKey, FlowRow, Record,
-};
+use crate::rows::{BacklogMemberRow, CascadeRow, EdgeKind, ExecutionRow, FlowKey, FlowRow, Record};
 use crate::state::LifecyclePhase;
 use crate::store::{FlowListQuery, ListQuery, Query, Scan};
 use crate::types::{FlowId, Namespace};
 use crate::views;
 use async_trait::async_trait;
-
-/// How many edges into one node are shown with it.
-const SHOWN_PARENTS: usize = 100;
 
 /// How long whoever waits for a cancellation trusts the bell, at first and in the end.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
@@ -117,7 +110,8 @@ pub trait FlowOperations: EngineBackend {
         Ok(views::flow_page(&flows, more))
     }
 
-    /// A page of a flow's nodes, each with what it waits for and the edges into it.
+    /// A page of a flow's nodes, each with what it waits for and the edges into it. All pages
+    /// together are the whole graph.
     async fn flow_graph(&self, args: FlowGraphArgs) -> Result<FlowGraph, EngineError> {
         let engine = self.engine();
         let limit = if args.limit == 0 { limits::PAGE } else { args.limit };
@@ -126,29 +120,7 @@ pub trait FlowOperations: EngineBackend {
             return Err(EngineError::NotFound { entity: "flow" });
         }
         let flow = flow_key(engine, &args.flow_id);
-        let list = ListQuery {
-            flow_id: Some(flow.id),
-            order: ListOrder::OldestFirst,
-            after: args.cursor.as_deref().map(views::parse_list_cursor).transpose()?,
-            limit: limit + 1,
-            ..ListQuery::default()
-        };
-        let mut nodes = engine.query(Query::Executions(list)).await?.executions;
-        let more = nodes.len() > limit;
-        nodes.truncate(limit);
-        let group = |row: &ExecutionRow| {
-            let key = EdgeGroupKey { flow, downstream: row.key.id };
-            EdgeGroupRow::erase_key(&key)
-        };
-        let edges = |row: &ExecutionRow| edges_into(flow, row.key.id, None).limit(SHOWN_PARENTS);
-        let query = Query::Records {
-            keys: nodes.iter().map(group).collect(),
-            scans: nodes.iter().map(edges).collect(),
-        };
-        let rows = engine.query(query).await?;
-        let groups = rows.records::<EdgeGroupRow>().map_err(|error| engine.store_error(error))?;
-        let edges = rows.records::<EdgeRow>().map_err(|error| engine.store_error(error))?;
-        Ok(views::flow_graph(flow, &nodes, &groups, &edges, more))
+        graph::page(engine, flow, args.cursor.as_deref(), limit).await
     }
 
     /// A page of the parents of a member and what they ended with.

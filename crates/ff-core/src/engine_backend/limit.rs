@@ -25,6 +25,9 @@ use crate::store::{Query, Scan};
 use crate::types::{BudgetId, ExecutionId, Namespace, QuotaId, TimestampMs};
 use crate::views;
 
+/// How many keys of a quota are shown that wait, and how many that do not.
+const USAGE_SHOWN: usize = limits::PAGE / 2;
+
 #[async_trait]
 pub trait LimitOperations: EngineBackend {
     /// Declares a budget, or declares it anew; what has been used stays used.
@@ -142,13 +145,16 @@ pub trait LimitOperations: EngineBackend {
         let keys = vec![LimitRow::erase_key(&LimitKey { id })];
         let of = |waiting: bool| {
             let scan = Scan::of::<LimitStateRow>(values![id, waiting]);
-            scan.by(&LimitStateRow::BY_LIMIT).limit(limits::PAGE / 2)
+            scan.by(&LimitStateRow::BY_LIMIT).limit(USAGE_SHOWN)
         };
         let query = Query::Records { keys, scans: vec![of(true), of(false)] };
         let rows = self.engine().query(query).await?;
         let limits = rows.records::<LimitRow>().map_err(|e| self.engine().store_error(e))?;
         let states = rows.records::<LimitStateRow>().map_err(|e| self.engine().store_error(e))?;
-        let view = limits.first().and_then(|limit| views::quota(limit, &states, rows.now));
+        let of_kind = |waiting| states.iter().filter(|state| state.is_waiting == waiting).count();
+        let truncated = of_kind(true) >= USAGE_SHOWN || of_kind(false) >= USAGE_SHOWN;
+        let view =
+            limits.first().and_then(|limit| views::quota(limit, &states, truncated, rows.now));
         view.ok_or(EngineError::NotFound { entity: "quota" })
     }
 

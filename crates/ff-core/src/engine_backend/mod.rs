@@ -5,6 +5,7 @@ mod counter;
 mod explain;
 mod flow;
 mod fork;
+mod graph;
 mod parents;
 mod suspension;
 mod token;

@@ -137,8 +137,8 @@ pub trait SuspensionOperations: EngineBackend {
     async fn list_waitpoint_keys(&self) -> Result<Vec<WaitpointKeySnapshot>, EngineError> {
         check_unscoped(self.scope(), "list_waitpoint_keys")?;
         let engine = self.engine();
-        let rows: Vec<WaitpointKeyRow> =
-            records(engine, Vec::new(), vec![Scan::of::<WaitpointKeyRow>(values![])]).await?;
+        let all = Scan::of::<WaitpointKeyRow>(values![]).limit(usize::MAX);
+        let rows: Vec<WaitpointKeyRow> = records(engine, Vec::new(), vec![all]).await?;
         let configured = |row: &WaitpointKeyRow| {
             let own = (&row.key.kid, &row.secret_check);
             engine.keyring().checks().any(|known| known == own)

@@ -36,7 +36,7 @@ pub fn parse_bulk_cursor(text: &str) -> Result<(i64, uuid::Uuid), EngineError> {
     parse().ok_or_else(unreadable)
 }
 
-pub fn bulk_failures(rows: &[BulkFailureRow], more: bool) -> BulkFailurePage {
+pub fn bulk_failures(rows: &[BulkFailureRow], more: bool, failed: u64) -> BulkFailurePage {
     let failure = |row: &BulkFailureRow| BulkFailure {
         execution_id: row.execution.execution_id(),
         code: row.code.to_string(),
@@ -45,6 +45,7 @@ pub fn bulk_failures(rows: &[BulkFailureRow], more: bool) -> BulkFailurePage {
     BulkFailurePage {
         failures: rows.iter().map(failure).collect(),
         next_cursor: rows.last().filter(|_| more).map(|row| row.key.number.to_string()),
+        failed,
     }
 }
 

@@ -71,9 +71,11 @@ pub fn parse_list_cursor(text: &str) -> Result<(TimestampMs, Uuid), EngineError>
         let (at, id) = text.strip_prefix("ffl1.")?.split_once('.')?;
         Some((TimestampMs(at.parse().ok()?), Uuid::try_parse(id).ok()?))
     };
-    parse().ok_or_else(|| {
-        EngineError::validation(ValidationKind::InvalidCursor, "the page cursor cannot be read")
-    })
+    parse().ok_or_else(unreadable_cursor)
+}
+
+pub(super) fn unreadable_cursor() -> EngineError {
+    EngineError::validation(ValidationKind::InvalidCursor, "the page cursor cannot be read")
 }
 
 pub fn lane(row: &LaneRow) -> LaneSnapshot {

@@ -27,11 +27,13 @@ pub fn explain_dependencies(row: &ExecutionRow, waits: &Dependencies) -> Explana
         (Some(children), _) => {
             details["children"] = json!({ "added": children.added, "ended": children.ended });
             let left = children.added.saturating_sub(children.ended);
+            details["open_total"] = left.into();
             format!("It waits for the {left} nodes that it has added{}.", named(waits, left))
         }
         (None, Some(group)) => {
             let group = group_snapshot(group);
             details["group"] = json!(group);
+            details["open_total"] = open_parents(&group).into();
             of_group(&group, waits)
         }
         (None, None) => "It waits for other executions of its flow.".into(),
@@ -61,13 +63,18 @@ fn of_group(group: &EdgeGroupSnapshot, waits: &Dependencies) -> String {
         EdgePolicy::AnyOf { .. } => "one".to_owned(),
         EdgePolicy::Quorum { k, .. } => k.to_string(),
     };
-    let left = group.parents.saturating_sub(group.succeeded + group.failed + group.skipped);
+    let left = open_parents(group);
     format!(
         "It waits for {needed} of its {} parents to complete; {} have, {left} have not ended{}.",
         group.parents,
         group.succeeded,
         named(waits, left)
     )
+}
+
+/// How many parents have not ended, of which the first are named.
+fn open_parents(group: &EdgeGroupSnapshot) -> u64 {
+    group.parents.saturating_sub(group.succeeded + group.failed + group.skipped)
 }
 
 /// Those that are open by their names, as far as they are shown.

@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 
 use uuid::Uuid;
 
-use super::execution::place_cursor;
+use super::execution::{parse_list_cursor, place_cursor, unreadable_cursor};
 use crate::contracts::{
     EdgeGroupSnapshot, FlowGraph, FlowGraphEdge, FlowGraphNode, FlowPage, FlowSnapshot, FlowStatus,
     FlowSummary,
 };
+use crate::engine_error::EngineError;
 use crate::rows::{
     EdgeGroupRow, EdgeKind, EdgeRow, ExecutionRow, FlowKey, FlowRow, FlowState, Word, raw_object,
 };
 use crate::state::PublicState;
 use crate::store::CountRow;
-use crate::types::{ExecutionId, FlowId, LaneId, Namespace};
+use crate::types::{ExecutionId, FlowId, LaneId, Namespace, TimestampMs};
 
 /// The stored states that a filter means.
 pub fn stored_states(wanted: &[FlowStatus]) -> Vec<FlowState> {
@@ -121,7 +122,7 @@ pub fn flow_graph(
     nodes: &[ExecutionRow],
     groups: &[EdgeGroupRow],
     edges: &[EdgeRow],
-    more: bool,
+    next: Option<GraphCursor>,
 ) -> FlowGraph {
     let groups: HashMap<Uuid, &EdgeGroupRow> =
         groups.iter().map(|group| (group.key.downstream, group)).collect();
@@ -130,11 +131,34 @@ pub fn flow_graph(
         to: flow.member(edge.downstream).execution_id(),
     };
     let depends = edges.iter().filter(|edge| edge.kind == Word(EdgeKind::Depends));
-    let cursor = |row: &ExecutionRow| place_cursor(row.created_at, row.key.id);
     FlowGraph {
         nodes: nodes.iter().map(|row| node(row, groups.get(&row.key.id).copied())).collect(),
         edges: depends.map(edge).collect(),
-        next_cursor: nodes.last().filter(|_| more).map(cursor),
+        next_cursor: next.map(GraphCursor::text),
+    }
+}
+
+/// Where a page of a graph ended: behind a node, or behind one of the edges into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphCursor {
+    pub place: (TimestampMs, Uuid),
+    pub edge: Option<Uuid>,
+}
+
+impl GraphCursor {
+    pub fn parse(text: &str) -> Result<Self, EngineError> {
+        match text.split_once('~') {
+            None => Ok(Self { place: parse_list_cursor(text)?, edge: None }),
+            Some((place, edge)) => {
+                let edge = Uuid::try_parse(edge).map_err(|_| unreadable_cursor())?;
+                Ok(Self { place: parse_list_cursor(place)?, edge: Some(edge) })
+            }
+        }
+    }
+
+    fn text(self) -> String {
+        let place = place_cursor(self.place.0, self.place.1);
+        self.edge.map_or(place.clone(), |edge| format!("{place}~{}", edge.simple()))
     }
 }
 

@@ -51,6 +51,7 @@ pub(super) fn account(
 pub fn quota(
     limit: &LimitRow,
     states: &[LimitStateRow],
+    usage_truncated: bool,
     now: TimestampMs,
 ) -> Option<QuotaSnapshot> {
     let quota = limit.quota()?;
@@ -72,7 +73,7 @@ pub fn quota(
         })
         .collect();
     usage.sort_by(|one, other| one.key.cmp(&other.key));
-    Some(QuotaSnapshot { quota: quota.clone(), usage })
+    Some(QuotaSnapshot { quota: quota.clone(), usage, usage_truncated })
 }
 
 pub(super) fn permits(state: &LimitStateRow) -> Permits {
@@ -112,7 +113,7 @@ mod tests {
             standing: Json(Standing::Quota(Permits { in_use, ..Permits::default() })),
         };
         let states = [state(2, true, 3), state(1, false, 0), state(2, false, 1)];
-        let seen = quota(&limit, &states, TimestampMs(0)).expect("a quota");
+        let seen = quota(&limit, &states, false, TimestampMs(0)).expect("a quota");
         assert_eq!(seen.usage.iter().map(|usage| usage.in_use).collect::<Vec<_>>(), [3]);
     }
 }

@@ -22,7 +22,7 @@ pub use execution::{counts, lane, list_cursor, page, parse_list_cursor, snapshot
 pub use explain::explain;
 pub use explain_dependencies::{Dependencies, SHOWN_OPEN, explain_dependencies};
 pub use explain_limit::{explain_limit, waits_for_limit};
-pub use flow::{flow, flow_graph, flow_page, projected, stored_states};
+pub use flow::{GraphCursor, flow, flow_graph, flow_page, projected, stored_states};
 pub use limit::{budget, quota};
 pub use schedule::{parse_schedule_cursor, schedule, schedule_page};
 pub use step::steps;

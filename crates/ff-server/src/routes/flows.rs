@@ -241,7 +241,8 @@ async fn describe(call: Call<FlowQuery, Nothing>) -> Answered<Answer<FlowSnapsho
 struct GraphQuery {
     /// `next_cursor` of the page before.
     cursor: Option<String>,
-    /// How many nodes, 1 to 1,000; 1,000 if it is absent. Each brings the edges into it.
+    /// How many nodes, 1 to 1,000; 1,000 if it is absent. A page has at most ten times as many
+    /// edges, and its cursor goes on with the others.
     limit: Option<usize>,
 }
 

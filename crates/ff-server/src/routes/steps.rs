@@ -61,5 +61,7 @@ async fn list(call: Call<StepQuery, Nothing>) -> Answered<Answer<StepsAnswer>> {
     let (id, limit) = (call.execution_id()?, wire::limit(call.query.limit, 1_000)?);
     let after = call.query.after.unwrap_or_default();
     let steps = call.door.backend().list_steps(&id, after, limit).await?;
-    Ok(Answer::json(StepsAnswer { steps }))
+    let last = steps.last().filter(|_| steps.len() == limit);
+    let next_after = last.map(|step| step.sequence);
+    Ok(Answer::json(StepsAnswer { steps, next_after }))
 }

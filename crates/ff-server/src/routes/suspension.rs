@@ -145,7 +145,7 @@ async fn observe_signals(
     let handle = wire::handle(&call.body.handle)?;
     let signals = call.door.backend().observe_signals(&handle).await?;
     let signals = signals.into_iter().map(wire::signal).collect();
-    Ok(Answer::json(SignalsAnswer { signals }))
+    Ok(Answer::json(SignalsAnswer { signals, next_after: None }))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -194,18 +194,20 @@ struct SignalQuery {
 }
 
 async fn list_signals(call: Call<SignalQuery, Nothing>) -> Answered<Answer<SignalsAnswer>> {
+    let limit = wire::limit(call.query.limit, 100)?;
     let args = ListSignalsArgs {
         execution_id: call.execution_id()?,
         after: call.query.after.unwrap_or_default().min(i32::MAX as u32),
-        limit: wire::limit(call.query.limit, 100)?,
+        limit,
     };
     let signals = call.door.backend().list_signals(args).await?;
+    let next_after = signals.last().filter(|_| signals.len() == limit).map(|last| last.number);
     let signals = signals.into_iter().map(|snapshot| ff_api::Signal {
         number: Some(snapshot.number),
         effect: Some(snapshot.effect),
         ..wire::signal(snapshot.signal)
     });
-    Ok(Answer::json(SignalsAnswer { signals: signals.collect() }))
+    Ok(Answer::json(SignalsAnswer { signals: signals.collect(), next_after }))
 }
 
 async fn signal_waitpoint(call: Call<Nothing, SignalRequest>) -> Answered<Answer<SignalOutcome>> {

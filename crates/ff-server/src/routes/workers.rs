@@ -4,15 +4,15 @@ use axum::http::Method;
 use ff_api::{RegisterWorkerRequest, Scope, WorkersAnswer};
 use ff_core::contracts::{
     HeartbeatOutcome, ListWorkersArgs, RegisterWorkerArgs, RegisterWorkerOutcome, RetireOutcome,
-    WorkerRef,
+    WorkerRef, WorkerSnapshot,
 };
 use ff_core::engine_backend::WorkerOperations;
-use ff_core::types::{LaneId, WorkerInstanceId};
+use ff_core::types::{LaneId, Namespace, WorkerInstanceId};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::call::{Answer, Call};
-use crate::refusal::Answered;
+use crate::refusal::{Answered, Refusal};
 use crate::route::{Nothing, Route};
 use crate::wire;
 
@@ -87,14 +87,38 @@ struct WorkerQuery {
 async fn list(call: Call<WorkerQuery, Nothing>) -> Answered<Answer<WorkersAnswer>> {
     let limit = wire::limit(call.query.limit, 100)?;
     let namespace = call.door.namespace().ok().cloned();
-    let after = call.query.after.clone().map(|instance| WorkerRef {
-        worker_instance_id: WorkerInstanceId::new(instance),
-        namespace: namespace.clone(),
-    });
+    let after = call.query.after.as_deref().map(|after| place(namespace.as_ref(), after));
+    let after = after.transpose()?;
     let lane_id = call.query.lane_id.clone().map(LaneId::new);
-    let args = ListWorkersArgs { namespace, lane_id, after, limit };
+    let args = ListWorkersArgs { namespace: namespace.clone(), lane_id, after, limit };
     let workers = call.door.backend().list_workers(args).await?;
     let last = workers.last().filter(|_| workers.len() == limit);
-    let next_after = last.map(|worker| worker.worker_instance_id.0.clone());
+    let next_after = last.map(|worker| next_after(namespace.as_ref(), worker));
     Ok(Answer::json(WorkersAnswer { workers, next_after }))
+}
+
+/// A place in the list: an instance, and before it the length and the name of its namespace in a
+/// list of all namespaces, where instances of several may have one name.
+fn next_after(listed: Option<&Namespace>, worker: &WorkerSnapshot) -> String {
+    let own = worker.namespace.as_ref().map_or("", Namespace::as_str);
+    let instance = worker.worker_instance_id.as_str();
+    listed.map_or_else(|| format!("{}:{own}{instance}", own.len()), |_| instance.to_owned())
+}
+
+fn place(listed: Option<&Namespace>, after: &str) -> Answered<WorkerRef> {
+    if let Some(namespace) = listed {
+        let worker_instance_id = WorkerInstanceId::new(after);
+        return Ok(WorkerRef { worker_instance_id, namespace: Some(namespace.clone()) });
+    }
+    let parse = || {
+        let (length, names) = after.split_once(':')?;
+        names.split_at_checked(length.parse().ok()?)
+    };
+    let (namespace, instance) = parse().ok_or_else(|| {
+        Refusal::invalid("after must be next_after of the page before (with namespace=*)")
+    })?;
+    Ok(WorkerRef {
+        worker_instance_id: WorkerInstanceId::new(instance),
+        namespace: Some(namespace).filter(|own| !own.is_empty()).map(Namespace::new),
+    })
 }

@@ -81,6 +81,46 @@ async fn a_graph_runs_to_its_end() {
     server.stop().await;
 }
 
+/// A node with more parents than fit beside it: the pages have every edge that was submitted, once.
+#[tokio::test]
+async fn a_graph_is_answered_whole() {
+    let server = Server::start().await;
+    let work = json!({ "lane_id": "l", "execution_kind": "k" });
+    let nodes: Vec<_> =
+        (0..152).map(|at| json!({ "name": format!("n{at}"), "work": work })).collect();
+    let edges = (0..150).flat_map(|at| [150, 151].map(|to| (at, to)));
+    let edges: Vec<_> = edges
+        .map(|(from, to)| json!({ "from": format!("n{from}"), "to": format!("n{to}") }))
+        .collect();
+    let body = json!({ "nodes": nodes, "edges": edges });
+    let made = server.client.post("/v1/flows", body).await.expect(201);
+    let ids: Vec<&str> =
+        made["execution_ids"].as_array().unwrap().iter().map(|id| id.as_str().unwrap()).collect();
+    let mut submitted: Vec<(&str, &str)> =
+        (0..150).flat_map(|at| [(ids[at], ids[150]), (ids[at], ids[151])]).collect();
+    submitted.sort_unstable();
+    let path = format!("/v1/flows/{}/graph", made["flow_id"].as_str().unwrap());
+    for limit in [10, 1000] {
+        let (mut found, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = format!("{path}?limit={limit}{cursor}");
+            let page = server.client.get(&page).await.expect(200);
+            for edge in page["edges"].as_array().unwrap() {
+                let end = |name: &str| edge[name].as_str().unwrap().to_owned();
+                found.push((end("from"), end("to")));
+            }
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        found.sort_unstable();
+        let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
+        assert_eq!(found, submitted, "{limit}");
+    }
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn a_flow_is_accepted_once_under_its_key() {
     let server = Server::start().await;

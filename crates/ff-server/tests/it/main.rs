@@ -10,6 +10,7 @@ mod flows;
 mod fuzz;
 mod hostile;
 mod limits;
+mod lists;
 mod operations;
 mod postgres;
 mod receiver;

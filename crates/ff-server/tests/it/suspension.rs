@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Server, at, config};
 
-async fn server() -> Server {
+pub async fn server() -> Server {
     let secret = WaitpointSecret::new("k1", Secret::new(*b"0123456789abcdef0123456789abcdef"));
     let waitpoint_secrets = WaitpointSecrets::new([secret.unwrap()]).unwrap();
     let engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
