@@ -70,6 +70,8 @@ impl Loader<'_> {
         now: TimestampMs,
     ) -> Result<(World, Needs), StoreError> {
         let mut world = World::new(now, "postgres");
+        // The contract's lease ids begin so.
+        world.lease_prefix = "pg";
         self.round(&mut world, &asked).await?;
         self.load_more(batch, &mut world, &mut asked).await?;
         Ok((world, asked))
@@ -122,6 +124,7 @@ impl Loader<'_> {
         self.lock_lanes(&needs.written_lanes).await?;
         self.lock_flows(world, needs, &ending).await?;
         self.members(world, &needs.members, &mut executions).await?;
+        self.open_members(world, &needs.open_members).await?;
         self.executions(world, &executions, &needs.unwritten).await?;
         self.behind(world, needs).await?;
         self.payloads(world, &needs.payloads).await?;

@@ -214,6 +214,23 @@ impl Loader<'_> {
         Ok(())
     }
 
+    /// How many members have not ended. The lock of their flow keeps others from adding some.
+    pub(crate) async fn open_members(
+        &mut self,
+        world: &mut World,
+        flows: &BTreeSet<FlowKey>,
+    ) -> Result<(), StoreError> {
+        for flow in flows {
+            let sql = "SELECT count(*) FROM ff_exec_core WHERE partition_key = $1 \
+                       AND flow_id = $2 AND lifecycle_phase NOT IN ('terminal', 'cancelled')";
+            let query = sqlx::query(sql).bind(narrow(flow.partition)).bind(flow.id);
+            let found = self.fetch(query).await?;
+            let open = found.first().map_or(Ok(None), |cells| Column(cells).int(0))?;
+            world.open_members.insert(*flow, u64::try_from(open.unwrap_or(0)).unwrap_or(0));
+        }
+        Ok(())
+    }
+
     /// The payloads of executions that were read without them.
     pub(crate) async fn payloads(
         &mut self,

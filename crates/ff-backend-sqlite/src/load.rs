@@ -58,6 +58,9 @@ impl Loader<'_> {
         for scan in &needs.members {
             self.members(world, *scan)?;
         }
+        for flow in &needs.open_members {
+            self.open_members(world, *flow)?;
+        }
         for key in &needs.attempts {
             self.attempt(world, key.execution, key.index)?;
         }
@@ -240,6 +243,17 @@ impl Loader<'_> {
             world.attempts.load(attempt);
         }
         world.executions.load(row);
+        Ok(())
+    }
+
+    fn open_members(&mut self, world: &mut World, flow: FlowKey) -> Result<(), StoreError> {
+        let sql = "SELECT count(*) FROM ff_exec_core WHERE flow_id = ?1 \
+                   AND lifecycle_phase NOT IN ('terminal', 'cancelled')";
+        let mut statement = self.prepare(sql)?;
+        let open: i64 = statement
+            .query_row(params![flow.id.as_bytes()], |row| row.get(0))
+            .map_err(|e| store_error(&e))?;
+        world.open_members.insert(flow, u64::try_from(open).unwrap_or(0));
         Ok(())
     }
 

@@ -21,6 +21,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (7, include_str!("sql/schedules.sql")),
     (8, include_str!("sql/tokens.sql")),
     (11, include_str!("sql/webhooks.sql")),
+    (13, include_str!("sql/event_views.sql")),
 ];
 
 fn known() -> i64 {

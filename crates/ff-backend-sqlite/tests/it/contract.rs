@@ -383,3 +383,85 @@ async fn an_attempt_that_was_put_there_by_hand_is_taken_over() {
     let handle = claim(&backend).await;
     assert_eq!((handle.attempt_index(), handle.lease_epoch()), (0, LeaseEpoch(8)));
 }
+
+/// What an execution's lease events say, and when they happened.
+async fn lease_events(backend: &SqliteBackend, id: Uuid) -> Vec<(String, i64, Option<String>)> {
+    let sql = "SELECT event_type, occurred_at_ms, instance_tag FROM ff_lease_event \
+               WHERE execution_id = ?1 ORDER BY event_id";
+    let query = sqlx::query_as(sql).bind(id.to_string());
+    query.fetch_all(backend.pool_for_test()).await.expect("lease events")
+}
+
+fn revoke_args(id: &ExecutionId, expected: Option<String>) -> RevokeLeaseArgs {
+    RevokeLeaseArgs {
+        execution_id: id.clone(),
+        expected_lease_id: expected,
+        worker_instance_id: WorkerInstanceId::new(""),
+        reason: "test".into(),
+    }
+}
+
+/// As somebody writes a lease who knows no expiry.
+async fn clear_expiry(backend: &SqliteBackend, id: Uuid) {
+    let sql = "UPDATE ff_attempt SET lease_expires_at_ms = NULL WHERE execution_id = ?1";
+    sqlx::query(sql).bind(id).execute(backend.pool_for_test()).await.expect("clear");
+}
+
+#[tokio::test]
+async fn a_lease_is_active_without_an_expiry() {
+    let backend = backend().await;
+    let (id, uuid, _) = create_and_claim(&backend).await;
+    clear_expiry(&backend, uuid).await;
+    let lease_id = format!("sqlite:{uuid}:0:1");
+    let revoked = backend.revoke_lease(revoke_args(&id, Some(lease_id.clone()))).await;
+    let lease_epoch = "2".to_owned();
+    assert_eq!(revoked.expect("revoke"), RevokeLeaseResult::Revoked { lease_id, lease_epoch });
+    claim(&backend).await;
+    clear_expiry(&backend, uuid).await;
+    let tag = "UPDATE ff_exec_core SET tags = '{\"cairn.instance_id\": \"i-7\"}'";
+    sqlx::query(tag).execute(backend.pool_for_test()).await.expect("tag");
+    let args = cancel_args(&id, CancelSource::OperatorOverride);
+    let args = CancelExecutionArgs { now: TimestampMs(1_234_567), ..args };
+    backend.cancel_execution(args).await.expect("cancel");
+    let events = lease_events(&backend, uuid).await;
+    let words: Vec<_> = events.iter().map(|(word, ..)| word.as_str()).collect();
+    assert_eq!(words, ["acquired", "revoked", "acquired", "revoked"]);
+    assert_eq!(events[3], ("revoked".to_owned(), 1_234_567, Some("i-7".to_owned())));
+}
+
+#[tokio::test]
+async fn a_header_ends_no_lease_and_leaves_nothing_to_revoke() {
+    let backend = backend().await;
+    let (flow, ids) = flow_with_members(&backend, 0).await;
+    assert!(ids.is_empty());
+    let (id, uuid) = create_runnable(&backend).await;
+    let join = "UPDATE ff_exec_core SET flow_id = ?1";
+    sqlx::query(join).bind(flow.0).execute(backend.pool_for_test()).await.expect("join");
+    claim(&backend).await;
+    let args = CancelFlowArgs { now: TimestampMs(1_234_567), ..header_args(flow) };
+    backend.cancel_flow_header(args).await.expect("cancel");
+    assert_eq!(phase(&backend, uuid).await, "cancelled");
+    let revoked = backend.revoke_lease(revoke_args(&id, None)).await.expect("revoke");
+    let reason = "no_active_lease".to_owned();
+    assert_eq!(revoked, RevokeLeaseResult::AlreadySatisfied { reason });
+    let events = lease_events(&backend, uuid).await;
+    let words: Vec<_> = events.iter().map(|(word, ..)| word.as_str()).collect();
+    assert_eq!(words, ["acquired"], "the header writes no lease event, nor does the revoke");
+    let sql = "SELECT occurred_at_ms, details FROM ff_operator_event WHERE execution_id = ?1";
+    let query = sqlx::query_as(sql).bind(flow.0.to_string());
+    let (at, details): (i64, String) =
+        query.fetch_one(backend.pool_for_test()).await.expect("the event");
+    assert_eq!(at, 1_234_567);
+    assert!(details.contains("\"member_count\":1") && !details.contains("asked_at"), "{details}");
+}
+
+#[tokio::test]
+async fn completions_are_named_as_the_reference_names_them() {
+    let backend = backend().await;
+    let (_, uuid, handle) = create_and_claim(&backend).await;
+    backend.complete(&handle, None).await.expect("complete");
+    let sql = "SELECT outcome FROM ff_completion_event WHERE execution_id = ?1";
+    let query = sqlx::query_scalar(sql).bind(uuid.to_string());
+    let outcome: String = query.fetch_one(backend.pool_for_test()).await.expect("the event");
+    assert_eq!(outcome, "success");
+}

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use ff_core::backend::{CancelFlowPolicy, CancelFlowWait};
 use ff_core::contracts::{
-    CancelFlowArgs, CancelFlowHeader, CancelFlowResult, EventType, Submission,
+    CancelFlowArgs, CancelFlowHeader, CancelFlowResult, Event, EventFilter, EventType,
+    RevokeLeaseResult, Submission,
 };
+use ff_core::engine::StartAt;
 use ff_core::engine_error::EngineError;
 use ff_core::operations::Operation;
 use ff_core::rows::{Endings, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState};
 use ff_core::state::PublicState;
 use ff_core::store::{Change, Needs, Query, World, Write};
-use ff_core::types::{ExecutionId, ExecutionKey, FlowId};
+use ff_core::types::{ExecutionId, ExecutionKey, FlowId, TimestampMs};
 use uuid::Uuid;
 
-use super::{Fixture, LANE, code, item};
+use super::{Fixture, LANE, code, item, revoke_args};
 
 /// Inserts a flow and its members.
 struct Plant {
@@ -166,6 +168,63 @@ pub async fn header_and_acks(f: &Fixture) {
     f.backend.ack_cancel_member(&flow, &ids[1]).await.unwrap();
     let again = f.backend.cancel_flow_header(args("fourth")).await.unwrap();
     assert_eq!(again, left(&ids), "with an empty backlog every member is named");
+}
+
+/// The event by which a flow's cancellation was asked for.
+async fn request(f: &Fixture, flow: FlowId) -> Event {
+    let event_types = vec![EventType::FlowCancelRequested];
+    let filter = EventFilter { flow_id: Some(flow), event_types, ..EventFilter::default() };
+    let mut events = f.backend.subscribe(filter, StartAt::Oldest).await.unwrap();
+    events.try_next().await.unwrap().expect("the flow was cancelled")
+}
+
+/// More members than one transaction reaches are all counted, and end at the caller's time.
+pub async fn counts_every_member(f: &Fixture) {
+    let (flow, ids) = plant(f, 1_500).await;
+    f.cancel_execution(&ids[0]).await.unwrap();
+    let asked_at = TimestampMs(f.now().0 - 7);
+    let args = CancelFlowArgs {
+        flow_id: flow,
+        reason: "asked for".into(),
+        cancellation_policy: "cancel_all".into(),
+        now: asked_at,
+    };
+    let header = f.backend.cancel_flow_header(args).await.unwrap();
+    let CancelFlowHeader::Cancelled { member_execution_ids, .. } = header else {
+        panic!("{header:?}");
+    };
+    assert_eq!(member_execution_ids.len(), 1_499);
+    assert_eq!(request(f, flow).await.details["member_count"], 1_499);
+    f.backend.engine().sweep().await.unwrap();
+    for id in [&ids[1], &ids[1_499]] {
+        assert_eq!(f.snapshot(id).await.finished_at, Some(asked_at), "{id}");
+    }
+
+    let (flow, _) = plant(f, 1_100).await;
+    let wait = CancelFlowWait::NoWait;
+    let scheduled = f.backend.cancel_flow(&flow, CancelFlowPolicy::CancelAll, wait).await.unwrap();
+    let counted =
+        matches!(scheduled, CancelFlowResult::CancellationScheduled { member_count: 1_100, .. });
+    assert!(counted, "the flow's own rows are counted");
+    assert_eq!(request(f, flow).await.details["member_count"], 1_100);
+}
+
+/// The header leaves the attempt as it is, with its worker; that is no lease any more.
+pub async fn revoke_after_header(f: &Fixture) {
+    let (flow, ids) = plant(f, 1).await;
+    f.claim().await;
+    let args = CancelFlowArgs {
+        flow_id: flow,
+        reason: String::new(),
+        cancellation_policy: "cancel_all".into(),
+        now: f.now(),
+    };
+    f.backend.cancel_flow_header(args).await.unwrap();
+    let before = f.picture(&ids[0]).await;
+    let revoked = f.backend.revoke_lease(revoke_args(&ids[0])).await.unwrap();
+    let reason = "no_active_lease".to_owned();
+    assert_eq!(revoked, RevokeLeaseResult::AlreadySatisfied { reason });
+    assert_eq!(f.picture(&ids[0]).await, before);
 }
 
 pub async fn unknown_flow(f: &Fixture) {

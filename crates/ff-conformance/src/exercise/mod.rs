@@ -161,7 +161,10 @@ fn of_flows() -> Vec<Exercise> {
         explain {
             which_parents, which_children, ended_flow_first, full_quota, another_keys_turn,
         }
-        flow_cancel { cancel_all, cancel_pending, flow_only, header_and_acks, unknown_flow }
+        flow_cancel {
+            cancel_all, cancel_pending, flow_only, header_and_acks, counts_every_member,
+            revoke_after_header, unknown_flow,
+        }
         flow_graph {
             chain, diamond, failure_skips, cancelled_and_expired_count_as_failed, any_of,
             quorum_cancels_the_rest, quorum_becomes_impossible, refused_as_a_whole, limits,
@@ -207,7 +210,7 @@ fn of_executions() -> Vec<Exercise> {
         }
         operator {
             cancel, cancel_needs_fence, priority, replay, replay_cap, reschedule, tags,
-            finished_is_final,
+            finished_is_final, time_of_the_caller,
         }
         lane { pause_and_resume, pause_survives_submissions, repeated_pause }
         fencing {

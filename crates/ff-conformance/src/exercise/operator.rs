@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use ff_core::contracts::{
-    CancelExecutionArgs, ClaimArgs, EventType, FailureClass, ReplayExecutionArgs,
-    ReplayExecutionResult, SetTagsArgs,
+    CancelExecutionArgs, ChangePriorityArgs, ClaimArgs, EventType, FailureClass,
+    ReplayExecutionArgs, ReplayExecutionResult, SetTagsArgs,
 };
 use ff_core::policy::ExecutionPolicy;
 use ff_core::state::{AttemptType, PublicState};
-use ff_core::types::{CancelSource, LeaseEpoch};
+use ff_core::types::{CancelSource, LaneId, LeaseEpoch, TimestampMs};
 
-use super::{Fixture, cancel_args, claim_args, code, failure, item};
+use super::{Fixture, LANE, cancel_args, claim_args, code, failure, item};
 
 pub async fn cancel(f: &Fixture) {
     let waiting = f.submit(item().priority(1)).await;
@@ -170,4 +170,35 @@ pub async fn finished_is_final(f: &Fixture) {
         assert_eq!(f.picture(id).await, before);
         assert_eq!(code(&f.replay(id).await), replay);
     }
+}
+
+/// An operator's action happened when its caller says; the log keeps the store's time beside it.
+pub async fn time_of_the_caller(f: &Fixture) {
+    let asked_at = TimestampMs(f.now().0 - 9);
+    let (id, _) = f.start(item()).await;
+    let args = CancelExecutionArgs { now: asked_at, ..cancel_args(&id, f.now()) };
+    f.backend.cancel_execution(args).await.unwrap();
+    let seen = f.snapshot(&id).await;
+    assert_eq!(seen.finished_at, Some(asked_at));
+    assert_eq!(seen.attempts[0].ended_at, Some(asked_at));
+
+    let (replayed, handle) = f.start(item()).await;
+    f.backend.complete(&handle, None).await.unwrap();
+    let args = ReplayExecutionArgs { execution_id: replayed.clone(), now: asked_at };
+    f.backend.replay_execution(args).await.unwrap();
+    let execution_id = replayed.clone();
+    let lane_id = LaneId::new(LANE);
+    let args = ChangePriorityArgs { execution_id, new_priority: 5, lane_id, now: asked_at };
+    f.backend.change_priority(args).await.unwrap();
+    let of_replayed = f.history(&replayed).await;
+    let mut events: Vec<_> = of_replayed.iter().rev().take(2).collect();
+    let cancelled = f.history(&id).await.pop().unwrap();
+    events.push(&cancelled);
+    for event in events {
+        assert_eq!(event.details["asked_at_ms"], asked_at.0, "{event:?}");
+        assert_eq!(event.at, f.now(), "retention goes by the time of the log");
+    }
+    f.change_priority(&replayed, 6).await.unwrap();
+    let same = f.history(&replayed).await.pop().unwrap();
+    assert!(same.details.get("asked_at_ms").is_none(), "{same:?}");
 }

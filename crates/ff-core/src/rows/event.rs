@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::ExecutionRow;
+use super::{ExecutionRow, with_raw};
 use crate::contracts::{EventFilter, EventType};
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
@@ -75,6 +75,17 @@ impl EventRow {
     #[must_use]
     pub fn details(mut self, details: &serde_json::Value) -> Self {
         self.details = Some(details.to_string().into());
+        self
+    }
+
+    /// Notes when the caller says that it asked, where that is not the time of the log. The
+    /// contract's event tables show that time; retention and cursors go by the log's own.
+    #[must_use]
+    pub fn asked_at(mut self, asked_at: Option<TimestampMs>) -> Self {
+        if let Some(at) = asked_at.filter(|at| *at != self.at) {
+            let known = self.details.as_deref().unwrap_or("{}");
+            self.details = Some(with_raw(known, [("asked_at_ms", at.0.into())]));
+        }
         self
     }
 

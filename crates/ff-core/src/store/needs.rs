@@ -33,6 +33,8 @@ pub struct Needs {
     pub cancelled_flows: BTreeSet<FlowKey>,
     /// Executions of flows, each with its current attempt.
     pub members: BTreeSet<MemberScan>,
+    /// Flows whose unfinished executions are to be counted, without reading them.
+    pub open_members: BTreeSet<FlowKey>,
     pub lanes: BTreeSet<Arc<str>>,
     /// Those of them that may be written.
     pub written_lanes: BTreeSet<Arc<str>>,
@@ -178,6 +180,7 @@ impl Needs {
         any |= keep_new(&mut self.attempts, &mut asked.attempts);
         any |= keep_new(&mut self.flows, &mut asked.flows);
         any |= keep_new(&mut self.members, &mut asked.members);
+        any |= keep_new(&mut self.open_members, &mut asked.open_members);
         any |= keep_new(&mut self.lanes, &mut asked.lanes);
         any |= keep_new(&mut self.idempotency, &mut asked.idempotency);
         any |= keep_new(&mut self.records, &mut asked.records);

@@ -62,8 +62,9 @@ impl Walked {
 #[derive(Debug, Default)]
 pub struct World {
     pub now: TimestampMs,
-    /// The store's name, which marks the lease ids that it hands out.
     pub store: &'static str,
+    /// Marks the lease ids that the store hands out.
+    pub lease_prefix: &'static str,
     pub executions: Table<ExecutionRow>,
     pub attempts: Table<AttemptRow>,
     pub flows: Table<FlowRow>,
@@ -73,6 +74,8 @@ pub struct World {
     pub records: Table<AnyRow>,
     /// For each scan of members the last one, if it stopped at its limit.
     pub members: HashMap<MemberScan, Option<Uuid>>,
+    /// How many executions of a flow have not ended, where that was asked.
+    pub open_members: HashMap<FlowKey, u64>,
     /// The answer to each scan.
     pub scans: foldhash::HashMap<Scan, Scanned>,
     /// What each walk has come to.
@@ -97,7 +100,7 @@ pub struct World {
 
 impl World {
     pub fn new(now: TimestampMs, store: &'static str) -> Self {
-        Self { now, store, ..Self::default() }
+        Self { now, store, lease_prefix: store, ..Self::default() }
     }
 
     pub fn execution(&self, key: ExecutionKey) -> Option<&ExecutionRow> {
@@ -120,6 +123,14 @@ impl World {
     /// The attempt that the execution row points at.
     pub fn current_attempt(&self, row: &ExecutionRow) -> Option<&AttemptRow> {
         self.attempt(row.key, row.attempt_index)
+    }
+
+    /// The attempt that a worker holds, whether or not its lease has expired. The holder's name
+    /// stays on the attempt of an execution that has ended, so that a repeated call is recognised;
+    /// that is no lease any more.
+    pub fn leased_attempt(&self, row: &ExecutionRow) -> Option<&AttemptRow> {
+        let leased = |attempt: &&AttemptRow| attempt.holder().is_some();
+        self.current_attempt(row).filter(|_| !row.is_finished()).filter(leased)
     }
 
     /// What a scan of members finds at this moment, with those that the batch has added.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Fixture, Flow, Seed};
 
 impl Fixture {
-    async fn claim(&self, lane: &str) -> Option<Handle> {
+    pub(super) async fn claim(&self, lane: &str) -> Option<Handle> {
         let instance = WorkerInstanceId::new("w1-i1");
         let wait = Some(Duration::from_millis(100));
         let policy = ClaimPolicy::new(WorkerId::new("w1"), instance, 60_000, wait);

@@ -1,6 +1,7 @@
 //! The contract's schema and behaviours on Postgres, with rows written by hand as its users do.
 
 mod follow_ups;
+mod leases;
 mod operator;
 
 use std::sync::Arc;

@@ -36,7 +36,7 @@ impl Operation for CancelExecution {
             public_state: PublicState::Cancelled,
         };
         let row = world.existing(args.execution_id.key())?;
-        let attempt = world.current_attempt(row).filter(|attempt| attempt.is_leased());
+        let attempt = world.leased_attempt(row);
         let fenced = !row.is_finished() && args.source != CancelSource::OperatorOverride;
         if let Some(attempt) = attempt.filter(|_| fenced) {
             check_fence(args, attempt)?;
@@ -66,6 +66,7 @@ pub(crate) fn cancel(
     let ending = Ending {
         reason: Some(reason.into()),
         by: Some(by.into()),
+        asked_at: Some(at),
         ..Ending::new(
             TerminalOutcome::Cancelled,
             at,

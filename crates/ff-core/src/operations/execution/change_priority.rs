@@ -54,7 +54,7 @@ pub(crate) fn reprioritise(
     after.set_raw("last_mutation_at", at.0.to_string().into());
     let details = json!({ "old_priority": row.priority, "new_priority": after.priority });
     transition(change, row, after, EventType::PriorityChanged, world.now, |event| {
-        event.details(&details)
+        event.details(&details).asked_at(Some(at))
     });
     Ok(())
 }

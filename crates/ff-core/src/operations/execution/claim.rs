@@ -12,7 +12,8 @@ use crate::operations::limit::gate::{self, Gate, Verdict};
 use crate::operations::suspension::end_waits;
 use crate::operations::{Operation, flow};
 use crate::rows::{
-    AttemptKey, AttemptRow, Blob, ExecutionRow, Holds, TimerKey, TimerKind, TimerMember, TimerRow,
+    AttemptKey, AttemptRow, Blob, EventRow, ExecutionRow, Holds, TimerKey, TimerKind, TimerMember,
+    TimerRow,
 };
 use crate::state::{
     AttemptState, AttemptType, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
@@ -155,6 +156,9 @@ impl Operation for Claim {
     }
 }
 
+/// What the event of a claim says if the worker before has lost its lease.
+const RECLAIMED: &str = r#"{"kind":"reclaimed"}"#;
+
 impl Claim {
     fn grant(
         &self,
@@ -192,7 +196,10 @@ impl Claim {
         let put = if known.is_some() { Write::Update } else { Write::Insert };
         change.attempts.push(put(attempt));
         let by = Some(self.worker_instance_id.clone());
-        transition(change, row, after, EventType::Claimed, world.now, |event| event.by(by));
+        transition(change, row, after, EventType::Claimed, world.now, |event| {
+            let reclaimed = kind == HandleKind::Reclaimed;
+            EventRow { details: reclaimed.then(|| RECLAIMED.into()), ..event.by(by) }
+        });
         let handle = Handle::new(
             row.key,
             row.attempt_index,

@@ -21,6 +21,8 @@ use crate::types::TimestampMs;
 pub(crate) struct Ending {
     pub outcome: TerminalOutcome,
     pub at: TimestampMs,
+    /// When its caller says that it was asked for, if that is another time than the store's.
+    pub asked_at: Option<TimestampMs>,
     pub attempt: AttemptEnding,
     pub result: Option<Arc<[u8]>>,
     pub reason: Option<Arc<str>>,
@@ -48,6 +50,7 @@ impl Ending {
         Self {
             outcome,
             at,
+            asked_at: None,
             attempt,
             result: None,
             reason: None,
@@ -67,22 +70,18 @@ pub(crate) fn finish(
     adjust: impl FnOnce(&mut ExecutionRow),
 ) {
     let attempt = world.current_attempt(row);
-    let had_lease =
-        row.phase == LifecyclePhase::Active && attempt.is_some_and(AttemptRow::is_leased);
+    let is_leased = world.leased_attempt(row).is_some();
+    // An attempt that is left alone keeps its lease, as far as anything is recorded of it.
+    let lease_ended = is_leased && ending.attempt != AttemptEnding::Untouched;
     disarm_timers(change, row);
     end_waits(world, change, row, ending.wait_end);
     wake(change, row, world.now);
-    if row.holds_key
-        && let Some(key) = &row.idempotency_key
-    {
-        let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
-        change.idempotency.push(Write::Delete(key));
-    }
+    release_key(change, row);
 
     let mut after = row.clone();
     after.holds_key = false;
     if let Some(attempt) = attempt
-        && let Some(ended) = end_attempt(attempt, &ending, world.now)
+        && let Some(ended) = end_attempt(attempt, is_leased, &ending, world.now)
     {
         after.lease_epoch = after.lease_epoch.max(ended.lease_epoch);
         if change.attempts.capacity() == 0 {
@@ -120,13 +119,24 @@ pub(crate) fn finish(
     let details =
         reason.as_ref().map(|reason| json!({ "reason": &**reason, "category": category }));
     transition(change, row, after, event_type(ending.outcome), world.now, |event| {
-        let event = EventRow { lease_ended: had_lease, ..event.by(ending.by) };
-        match &details {
+        let event = EventRow { lease_ended, ..event.by(ending.by) };
+        let event = match &details {
             Some(details) => event.details(details),
             None => event,
-        }
+        };
+        event.asked_at(ending.asked_at)
     });
     cascade::advance(world, change, row, outcome, spared);
+}
+
+/// An idempotency key that holds until the end is free again.
+fn release_key(change: &mut Change, row: &ExecutionRow) {
+    if row.holds_key
+        && let Some(key) = &row.idempotency_key
+    {
+        let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
+        change.idempotency.push(Write::Delete(key));
+    }
 }
 
 /// Whether it is cancelled only because its siblings were enough for whoever waited for them.
@@ -145,13 +155,18 @@ fn event_type(outcome: TerminalOutcome) -> EventType {
     }
 }
 
-fn end_attempt(attempt: &AttemptRow, ending: &Ending, now: TimestampMs) -> Option<AttemptRow> {
+fn end_attempt(
+    attempt: &AttemptRow,
+    is_leased: bool,
+    ending: &Ending,
+    now: TimestampMs,
+) -> Option<AttemptRow> {
     let mut ended = attempt.clone();
     match ending.attempt {
         AttemptEnding::Untouched => return None,
         AttemptEnding::ByHolder(outcome) => ended.outcome = Some(outcome),
         AttemptEnding::FromOutside(outcome) => {
-            if !attempt.is_leased() {
+            if !is_leased {
                 return None;
             }
             ended.outcome = Some(outcome);
@@ -160,14 +175,14 @@ fn end_attempt(attempt: &AttemptRow, ending: &Ending, now: TimestampMs) -> Optio
         }
         AttemptEnding::Erased => {
             ended.outcome = None;
-            if attempt.is_leased() {
+            if is_leased {
                 ended.worker_instance_id = None;
                 ended.lease_epoch += 1;
             }
         }
     }
-    if attempt.is_leased() {
-        ended.ended_at = Some(now);
+    if is_leased {
+        ended.ended_at = ending.asked_at.or(Some(now));
     }
     ended.lease_expires_at = None;
     ended.failure_reason = ending.reason.clone();

@@ -76,7 +76,9 @@ pub(crate) fn replay(
         json!({ "branch": "normal" })
     };
     let public_state = after.public_state;
-    transition(change, row, after, EventType::Replayed, world.now, |event| event.details(&details));
+    transition(change, row, after, EventType::Replayed, world.now, |event| {
+        event.details(&details).asked_at(Some(at))
+    });
     Ok(public_state)
 }
 

@@ -33,16 +33,18 @@ impl Operation for RevokeLease {
         let row = world.existing(args.execution_id.key())?;
         let satisfied =
             |reason: &str| RevokeLeaseResult::AlreadySatisfied { reason: reason.into() };
-        let Some(attempt) = world.current_attempt(row).filter(|attempt| attempt.is_leased()) else {
+        let Some(attempt) = world.leased_attempt(row) else {
             return Ok((satisfied("no_active_lease"), change));
         };
         let wanted = args.worker_instance_id.as_str();
         if !wanted.is_empty() && attempt.holder() != Some(wanted) {
             return Ok((satisfied("different_worker_instance_id"), change));
         }
-        let lease_id = lease_id(world.store, attempt);
+        let lease_id = lease_id(world.lease_prefix, attempt);
         let expected = args.expected_lease_id.as_deref().filter(|id| !id.is_empty());
-        if expected.is_some_and(|expected| expected != lease_id) {
+        // Ids with the store's full name were handed out before, and name the same lease.
+        let names_it = |id: &str| id == lease_id || id == self::lease_id(world.store, attempt);
+        if expected.is_some_and(|expected| !names_it(expected)) {
             return Ok((satisfied("lease_id_mismatch"), change));
         }
 
@@ -75,7 +77,7 @@ impl Operation for RevokeLease {
 }
 
 /// A printable name for a lease. None is stored; this one is made from what identifies it.
-fn lease_id(store: &str, attempt: &AttemptRow) -> String {
+fn lease_id(prefix: &str, attempt: &AttemptRow) -> String {
     let id = attempt.key.execution.id.hyphenated();
-    format!("{store}:{id}:{}:{}", attempt.key.index, attempt.lease_epoch)
+    format!("{prefix}:{id}:{}:{}", attempt.key.index, attempt.lease_epoch)
 }

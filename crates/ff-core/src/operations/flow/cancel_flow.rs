@@ -2,7 +2,7 @@
 //! the first of them at once and the rest in chunks.
 
 use super::reach::{CHUNK, Reach};
-use super::{cancel_header, leave_rest};
+use super::{cancel_header, leave_rest, more_to_count, open_members};
 use crate::backend::CancelFlowPolicy;
 use crate::contracts::CancelFlowResult;
 use crate::engine_error::EngineError;
@@ -45,6 +45,7 @@ impl Operation for CancelFlow {
         for row in world.members(&self.first_members()) {
             ending::more_alone(needs, row);
         }
+        more_to_count(world, needs, self.flow, &self.first_members());
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
@@ -66,7 +67,8 @@ impl Operation for CancelFlow {
         let policy = self.policy.as_str();
         let now = world.now;
         // The header goes first: the ends of its members then cause nothing in one another.
-        cancel_header(&mut change, flow, policy, "cancel_flow", unfinished.len(), now, now);
+        let open = open_members(world, flow, &scan, unfinished.len());
+        cancel_header(&mut change, flow, policy, "cancel_flow", open, now, now);
         let reach = Reach::Policy(self.policy);
         for row in &unfinished {
             reach.member(world, &mut change, row);
@@ -81,7 +83,6 @@ impl Operation for CancelFlow {
             None => CancelFlowResult::Cancelled { cancellation_policy, member_execution_ids },
             Some(last) => {
                 leave_rest(&mut change, flow, &reach, last, now);
-                let open = flow.nodes.saturating_sub(flow.ended.total());
                 let member_count = u32::try_from(open).unwrap_or(u32::MAX);
                 CancelFlowResult::CancellationScheduled {
                     cancellation_policy,

@@ -1,7 +1,7 @@
 //! Cancels a flow with every unfinished member and leaves a backlog to be acknowledged.
 
 use super::reach::{BY_HEADER, CHUNK, Reach};
-use super::{backlog, cancel_header, leave_backlog, leave_rest};
+use super::{backlog, cancel_header, leave_backlog, leave_rest, more_to_count, open_members};
 use crate::contracts::{CancelFlowArgs, CancelFlowHeader};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
@@ -67,6 +67,7 @@ impl Operation for CancelFlowHeaderOp {
         for row in world.members(&self.first_members()) {
             ending::more_alone(needs, row);
         }
+        more_to_count(world, needs, self.flow, &self.first_members());
     }
 
     fn decide(&self, world: &World) -> Result<(Self::Reply, Change), EngineError> {
@@ -86,7 +87,8 @@ impl Operation for CancelFlowHeaderOp {
         let members = world.members(&scan).into_iter().filter(|row| !row.is_finished());
         let members: Vec<_> = members.collect();
         let (policy, reason) = (&args.cancellation_policy, &args.reason);
-        cancel_header(&mut change, flow, policy, reason, members.len(), args.now, world.now);
+        let open = open_members(world, flow, &scan, members.len());
+        cancel_header(&mut change, flow, policy, reason, open, args.now, world.now);
         let reach = Reach::Header { reason: reason.as_str().into(), at: args.now };
         for row in &members {
             reach.member(world, &mut change, row);

@@ -38,7 +38,7 @@ use crate::rows::{
     TimerKind, TimerRow, Word, with_raw,
 };
 use crate::state::TerminalOutcome;
-use crate::store::{Change, Needs, World, Write};
+use crate::store::{Change, MemberScan, Needs, World, Write};
 use crate::types::{ExecutionKey, TimestampMs};
 
 /// The header of a flow that is being cancelled, and the one event for it.
@@ -47,7 +47,7 @@ fn cancel_header(
     flow: &FlowRow,
     policy: &str,
     reason: &str,
-    members: usize,
+    members: u64,
     at: TimestampMs,
     now: TimestampMs,
 ) {
@@ -66,7 +66,27 @@ fn cancel_header(
         "member_count": members,
     });
     let event = cascade::flow_event(flow, EventType::FlowCancelRequested, now);
-    change.events.push(event.details(&details));
+    change.events.push(event.details(&details).asked_at(Some(at)));
+}
+
+/// Asks for the number of members that a cancellation does not reach at once.
+fn more_to_count(world: &World, needs: &mut Needs, flow: FlowKey, scan: &MemberScan) {
+    let counted = world.flow(flow).is_some_and(|flow| flow.nodes > 0);
+    if world.members_cut(scan).is_some() && !counted {
+        needs.open_members.insert(flow);
+    }
+}
+
+/// How many members of a flow have not ended: those that were read, unless there are more. A flow
+/// that was submitted knows; the executions of one that was inserted by hand are counted.
+fn open_members(world: &World, flow: &FlowRow, scan: &MemberScan, read: usize) -> u64 {
+    let read = read as u64;
+    if world.members_cut(scan).is_none() {
+        return read;
+    }
+    let counted = world.open_members.get(&flow.key).copied();
+    let known = flow.nodes.saturating_sub(flow.ended.total());
+    counted.unwrap_or(known).max(read)
 }
 
 /// Work on a flow as a whole.
@@ -92,7 +112,7 @@ fn leave_rest(
     now: TimestampMs,
 ) {
     let (policy, reason) = reach.remembered();
-    let mut cascade = flow_cascade(flow, CascadeKind::Members, now);
+    let mut cascade = flow_cascade(flow, CascadeKind::Members, reach.at(now));
     cascade.after = Some(last);
     (cascade.policy, cascade.reason) = (Some(policy), Some(reason));
     cascade::defer(change, now, &cascade);

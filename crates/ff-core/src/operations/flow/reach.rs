@@ -41,6 +41,14 @@ impl Reach {
         }
     }
 
+    /// When the members end: as the caller of the header says, or as the store does.
+    pub fn at(&self, now: TimestampMs) -> TimestampMs {
+        match self {
+            Self::Policy(_) => now,
+            Self::Header { at, .. } => *at,
+        }
+    }
+
     pub fn recalled(row: &CascadeRow) -> Self {
         match row.policy.as_deref() {
             Some(BY_HEADER) => {
@@ -67,6 +75,7 @@ impl Reach {
                 let ending = Ending {
                     reason: Some(reason.clone()),
                     by: Some(BY_HEADER.into()),
+                    asked_at: Some(*at),
                     ..Ending::new(TerminalOutcome::Cancelled, *at, AttemptEnding::Untouched)
                 };
                 finish(world, change, row, ending, |after| {

@@ -200,6 +200,10 @@ impl Tables {
             }
             world.members.insert(*scan, last.filter(|_| found.next().is_some()));
         }
+        for flow in &needs.open_members {
+            let open = self.members(*flow).filter(|row| !row.is_finished()).count();
+            world.open_members.insert(*flow, open as u64);
+        }
         for key in &needs.attempts {
             load(&mut world.attempts, &self.attempts, key);
         }
