@@ -25,8 +25,9 @@
 #![forbid(unsafe_code)]
 
 pub use ff_core::engine_backend::{
-    BulkOperations, EngineBackend, FlowOperations, LimitOperations, Namespaced, ScheduleOperations,
-    SuspensionOperations,
+    BulkOperations, CounterOperations, EngineBackend, FlowOperations, LimitOperations, Namespaced,
+    ScheduleOperations, StepOperations, StreamOperations, SuspensionOperations, TokenOperations,
+    WebhookOperations, WorkerOperations,
 };
 pub use ff_core::{
     backend, condition, contracts, engine, engine_error, limits, partition, policy, state, token,
@@ -48,3 +49,35 @@ pub use ff_backend_sqlite as sqlite;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// The traits that the engine's sources declare for callers, by reading them: a trait that is
+    /// forgotten above could not be named here either.
+    fn declared() -> Vec<String> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ff-core/src/engine_backend");
+        let mut names = Vec::new();
+        for file in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            let traits = text.lines().filter_map(|line| line.strip_prefix("pub trait "));
+            names.extend(traits.map(|rest| rest.split(':').next().unwrap().to_owned()));
+        }
+        names
+    }
+
+    #[test]
+    fn every_operation_trait_is_exported() {
+        let own = include_str!("lib.rs");
+        let exported = own.split_once("pub use ff_core::engine_backend::{").unwrap().1;
+        let exported = exported.split_once("};").unwrap().0;
+        let exported: Vec<&str> = exported.split(',').map(str::trim).collect();
+        let declared = declared();
+        assert!(declared.len() >= 12, "{declared:?}");
+        for name in declared {
+            assert!(exported.contains(&name.as_str()), "{name} is not exported");
+        }
+    }
+}
