@@ -29,7 +29,7 @@ pub(crate) struct Held {
     flows: HashMap<Uuid, FlowRow>,
     pub graphs: Graphs<Place, ()>,
     /// What SQLite called the state of the database when these rows were true.
-    data_version: i64,
+    data_version: Option<i64>,
 }
 
 struct HeldRow {
@@ -41,12 +41,20 @@ struct HeldRow {
 }
 
 impl Held {
-    /// Forgets everything if somebody else has written since.
-    pub fn check(&mut self, data_version: i64) {
-        if self.data_version != data_version {
+    /// Forgets everything if another connection has written since, and says so.
+    pub fn check(&mut self, data_version: i64) -> bool {
+        let changed = self.data_version != Some(data_version);
+        if changed {
             self.forget();
-            self.data_version = data_version;
+            self.data_version = Some(data_version);
         }
+        changed
+    }
+
+    /// Nothing that is known may be relied on, not even that no other connection has written.
+    pub fn distrust(&mut self) {
+        self.forget();
+        self.data_version = None;
     }
 
     pub fn forget(&mut self) {

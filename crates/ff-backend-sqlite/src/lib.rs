@@ -12,11 +12,13 @@ mod cells;
 mod columns;
 mod config;
 mod error;
+mod files;
 mod flows;
 mod held;
 mod load;
 mod lock;
 mod migrate;
+mod open;
 mod order;
 mod query;
 mod records;
@@ -44,6 +46,7 @@ use ff_core::types::{FlowId, LaneId, TimestampMs};
 use sqlx::SqlitePool;
 
 use config::Location;
+use files::Files;
 use transact::Connection;
 use writer::Writer;
 
@@ -61,6 +64,8 @@ pub struct SqliteBackend {
 pub(crate) struct SqliteStore {
     /// The one connection that writes. Whoever holds the lock is the writer.
     connection: Mutex<Option<Connection>>,
+    /// Absent for a database in memory.
+    files: Option<Arc<Files>>,
     readers: SqlitePool,
     clock: Arc<dyn Clock>,
     bells: Arc<Bells>,
@@ -81,13 +86,14 @@ impl SqliteBackend {
     }
 
     pub async fn open(options: SqliteOptions) -> Result<Arc<Self>, SqliteError> {
-        let location = Location::parse(&options.uri)?;
-        let lock = lock::take(&location)?;
+        let (location, lock) = lock::take(&Location::parse(&options.uri)?)?;
         let opening = (location.clone(), options.synchronous);
         let opened = tokio::task::spawn_blocking(move || Connection::open(&opening.0, opening.1));
         let connection = opened.await.map_err(|error| SqliteError::Open(error.to_string()))??;
+        lock.verify(&location)?;
         let readers = location.readers(options.readers);
         let store = Arc::new(SqliteStore {
+            files: connection.files(),
             connection: Mutex::new(Some(connection)),
             readers: readers.clone(),
             clock: options.clock,
@@ -200,6 +206,7 @@ impl Store for SqliteStore {
     fn answered(&self) {
         if let Some(connection) = self.writer().as_mut() {
             connection.learn();
+            connection.checkpoint_if_full();
         }
     }
 
@@ -210,6 +217,13 @@ impl Store for SqliteStore {
     }
 
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {
+        if let Some(files) = &self.files {
+            match query {
+                // Readiness is asked for by this, and subscriptions begin with it.
+                Query::Log => files.check()?,
+                _ => files.healthy()?,
+            }
+        }
         let mut rows = query::run(&self.readers, query, self.clock.now()).await?;
         rows.now = self.clock.now();
         Ok(rows)

@@ -1,6 +1,7 @@
 //! The connection that writes: one transaction per batch, one flush per transaction.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ff_core::contracts::{Submission, SubmitOutcome};
@@ -9,29 +10,30 @@ use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::store::cells::Words;
 use ff_core::store::{Batch, Bells, Change, Job, Store, World};
 use ff_core::types::TimestampMs;
-use rusqlite::{Connection as Sqlite, DatabaseName, ErrorCode, OpenFlags, OptionalExtension};
+use rusqlite::Connection as Sqlite;
+use rusqlite::config::DbConfig;
 use tokio::sync::oneshot;
 
 use crate::config::{BUSY_TIMEOUT, Location, Synchronous};
-use crate::error::{is_busy, store_error};
+use crate::error::store_error;
+use crate::files::{Fault, Files};
 use crate::held::Held;
 use crate::load::{Loader, Places};
+use crate::open::{Opened, open, read_log};
 use crate::write::{Log, Writing};
-use crate::{SqliteError, SqliteStore, cells, migrate, statements};
+use crate::{SqliteError, SqliteStore, cells, statements};
 
 /// Pages in the write-ahead log before they are folded back into the file (32 MiB).
-const CHECKPOINT_PAGES: u32 = 8 * 1024;
+const CHECKPOINT_PAGES: u64 = 8 * 1024;
 /// Events since the last folding that make it worth while before the log is full, once nobody has
 /// come for [`QUIET`]; before that there must be more of them, because the next caller may be on
 /// its way and would have to wait.
 const FOLD_EVENTS: i64 = 4 * 1024;
 const FOLD_EVENTS_SOON: i64 = 2 * FOLD_EVENTS;
-/// The write-ahead log is cut back to this size after it has grown for want of a checkpoint.
-const LOG_BYTES: u32 = 64 * 1024 * 1024;
-/// Each commit walks over the whole cache, so a larger one is not a faster one.
-const CACHE_KIB: u32 = 8 * 1024;
 /// The extended result code of a flush that the disk refused.
 const IOERR_FSYNC: i32 = 1034;
+const FLUSH_REFUSED: &str =
+    "the disk refused to flush the database; nothing more is written until it is opened again";
 
 pub(crate) struct Connection {
     sqlite: Sqlite,
@@ -47,28 +49,13 @@ pub(crate) struct Connection {
     unlearned: Option<Change>,
     /// The last transaction met rows that should not be there: the next one looks twice.
     careful: bool,
-    /// Set once the disk has refused a flush: what is in its cache can no longer be trusted.
-    broken: Option<String>,
+    /// Absent for a database in memory.
+    files: Option<Arc<Files>>,
 }
 
 impl Connection {
     pub fn open(location: &Location, synchronous: Synchronous) -> Result<Self, SqliteError> {
-        let base = OpenFlags::SQLITE_OPEN_READ_WRITE
-            | OpenFlags::SQLITE_OPEN_CREATE
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let shared = OpenFlags::SQLITE_OPEN_MEMORY | OpenFlags::SQLITE_OPEN_SHARED_CACHE;
-        let sqlite = match location {
-            Location::File(path) => Sqlite::open_with_flags(path, base),
-            Location::Memory(name) => Sqlite::open_with_flags(name, base | shared),
-        };
-        let sqlite = sqlite.map_err(|error| open_error(location, &error))?;
-        // SQLite opens a file that it may not write without a word.
-        if sqlite.is_readonly(DatabaseName::Main).unwrap_or(false) {
-            return Err(SqliteError::ReadOnly(location.to_string()));
-        }
-        configure(&sqlite, location, synchronous).map_err(|error| open_error(location, &error))?;
-        migrate::apply(&sqlite)?;
-        let log = read_log(&sqlite).map_err(|error| open_error(location, &error))?;
+        let Opened { sqlite, log, files } = open(location, synchronous)?;
         Ok(Self {
             sqlite,
             words: Words::default(),
@@ -80,8 +67,12 @@ impl Connection {
             held: Held::default(),
             unlearned: None,
             careful: false,
-            broken: None,
+            files,
         })
+    }
+
+    pub fn files(&self) -> Option<Arc<Files>> {
+        self.files.clone()
     }
 
     /// Runs a batch. An error means that nothing was written, unless it says otherwise.
@@ -115,21 +106,50 @@ impl Connection {
     /// time, so that mostly no commit has to while somebody waits for it.
     pub fn fold(&mut self, quiet: Duration) {
         let least = if quiet < QUIET { FOLD_EVENTS_SOON } else { FOLD_EVENTS };
-        if self.log.head - self.folded < least || self.broken.is_some() {
-            return;
-        }
-        self.folded = self.log.head;
-        let folded = self.sqlite.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        if let Err(error) = folded {
-            self.distrust(&error);
-            tracing::warn!(%error, "the write-ahead log could not be folded back");
+        if self.log.head - self.folded >= least && self.healthy().is_ok() {
+            self.checkpoint();
         }
     }
 
-    /// Folds the log into the file, so that the next start has nothing to recover.
+    /// Checkpoints a write-ahead log that has grown to its usual size. SQLite would do so by itself
+    /// in a commit, but it would keep a flush that fails there to itself.
+    pub fn checkpoint_if_full(&mut self) {
+        let Some(files) = self.files.as_ref().filter(|files| files.healthy().is_ok()) else {
+            return;
+        };
+        match files.log_has(CHECKPOINT_PAGES) {
+            Ok(false) => {}
+            Ok(true) => self.checkpoint(),
+            Err(error) => tracing::warn!(%error, "the write-ahead log cannot be looked at"),
+        }
+    }
+
+    fn checkpoint(&mut self) {
+        self.folded = self.log.head;
+        let done = self.sqlite.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)");
+        if let Err(error) = done.and_then(|mut sql| sql.query_row([], |_| Ok(()))) {
+            self.distrust(&error);
+            tracing::warn!(%error, "the write-ahead log could not be checkpointed");
+        }
+    }
+
+    /// Checkpoints the log, so that the next start has nothing to recover.
     pub fn close(self) {
-        let folded = self.sqlite.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        if let Err(error) = folded {
+        let fault = self.files.as_ref().and_then(|files| files.fault());
+        if fault.is_some() {
+            // SQLite would remove the log by its name, which may be another file's by now.
+            let kept = self.sqlite.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+            if let Err(error) = kept {
+                tracing::warn!(%error, "the write-ahead log may be removed");
+            }
+        }
+        // A checkpoint trusts what it finds in the log; after a flush that failed only the checks
+        // of the next start can tell what is whole.
+        if matches!(fault, Some(Fault::Flush(_))) {
+            return;
+        }
+        let done = self.sqlite.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        if let Err(error) = done {
             tracing::warn!(%error, "the write-ahead log stays; the next start will read it");
         }
     }
@@ -172,11 +192,8 @@ impl Connection {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if let Some(why) = &self.broken {
-            return Err(StoreError::Failed(why.clone()));
-        }
+        self.healthy()?;
         self.learn();
-        let log = self.log;
         // A transaction that could not be taken back would be in everybody's way.
         if !self.sqlite.is_autocommit() {
             self.execute("ROLLBACK")?;
@@ -184,18 +201,20 @@ impl Connection {
         self.execute("BEGIN IMMEDIATE")?;
         // A panic must not leave the transaction open for whoever comes next.
         let worked = catch_unwind(AssertUnwindSafe(|| {
-            self.held.check(self.data_version()?);
+            if self.held.check(self.data_version()?) {
+                self.read_log()?;
+            }
             work(self)
         }));
         let panicked = |_| Err(StoreError::Failed("the work panicked; nothing was kept".into()));
         let done = worked.unwrap_or_else(panicked).and_then(|done| {
+            self.files.as_ref().map_or(Ok(()), |files| files.check())?;
             self.commit()?;
             Ok(done)
         });
         self.careful = matches!(done, Err(StoreError::Conflict(_)));
         if done.is_err() {
-            self.log = log;
-            self.held.forget();
+            self.held.distrust();
             if !self.sqlite.is_autocommit()
                 && let Err(error) = self.execute("ROLLBACK")
             {
@@ -208,19 +227,30 @@ impl Connection {
     fn commit(&mut self) -> Result<(), StoreError> {
         let committed = self.sqlite.prepare_cached("COMMIT").and_then(|mut sql| sql.execute([]));
         let Err(error) = committed else { return Ok(()) };
-        self.distrust(&error);
-        match &self.broken {
-            Some(why) => Err(StoreError::Unknown(why.clone())),
-            None => Err(store_error(&error)),
+        match self.distrust(&error) {
+            true => Err(StoreError::Unknown(FLUSH_REFUSED.to_owned())),
+            false => Err(store_error(&error)),
         }
     }
 
-    /// Remembers that the disk has refused a flush.
-    fn distrust(&mut self, error: &rusqlite::Error) {
+    /// Writes nothing more if the disk has refused a flush, and says whether it has.
+    fn distrust(&self, error: &rusqlite::Error) -> bool {
         let extended = error.sqlite_error().map(|error| error.extended_code);
-        if extended == Some(IOERR_FSYNC) {
-            self.broken = Some("the disk refused to flush; open the database again".to_owned());
+        let refused = extended == Some(IOERR_FSYNC);
+        if let Some(files) = self.files.as_ref().filter(|_| refused) {
+            files.give_up(Fault::Flush(FLUSH_REFUSED.to_owned()));
         }
+        refused
+    }
+
+    fn healthy(&self) -> Result<(), StoreError> {
+        self.files.as_ref().map_or(Ok(()), |files| files.healthy())
+    }
+
+    /// Reads where the log of events stands.
+    fn read_log(&mut self) -> Result<(), StoreError> {
+        self.log = read_log(&self.sqlite).map_err(|error| store_error(&error))?;
+        Ok(())
     }
 
     /// Other connections of this process may hold a lock for a moment; the file has no other
@@ -276,8 +306,9 @@ where
     let done = connection.in_transaction(|connection| {
         let worked = work(&connection.sqlite);
         let (value, items) = worked.map_err(|error| StoreError::Failed(error.to_string()))?;
-        // The closure may have touched any row.
+        // The closure may have touched any row, and written events.
         connection.held.forget();
+        connection.read_log()?;
         if connection.sqlite.is_autocommit() {
             let ended = "the closure ended the writer's transaction".to_owned();
             return Err(StoreError::Failed(ended));
@@ -297,6 +328,7 @@ where
     });
     let done = done.map_err(|error| refused.unwrap_or_else(|| refuse(error)));
     let (value, batch, change) = done?;
+    connection.checkpoint_if_full();
     drop(guard);
     store.bells.ring(&change);
     if batch.is_empty() {
@@ -305,57 +337,6 @@ where
     batch.answer();
     let outcomes = answer.try_recv().map_err(|_| refuse(StoreError::Closed))??;
     Ok((value, outcomes))
-}
-
-fn configure(
-    sqlite: &Sqlite,
-    location: &Location,
-    synchronous: Synchronous,
-) -> Result<(), rusqlite::Error> {
-    sqlite.busy_timeout(BUSY_TIMEOUT)?;
-    sqlite.set_prepared_statement_cache_capacity(128);
-    if !location.is_memory() {
-        let mode: String = sqlite.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-        if mode != "wal" {
-            let why = format!("the journal stays in mode {mode}; write-ahead logging is needed");
-            return Err(rusqlite::Error::SqliteFailure(
-                rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY),
-                Some(why),
-            ));
-        }
-    }
-    let synchronous = match synchronous {
-        Synchronous::Full => "FULL",
-        Synchronous::Normal => "NORMAL",
-    };
-    sqlite.execute_batch(&format!(
-        "PRAGMA synchronous = {synchronous}; PRAGMA cache_size = -{CACHE_KIB}; \
-         PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA journal_size_limit = {LOG_BYTES}; \
-         PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA temp_store = MEMORY;"
-    ))
-}
-
-fn read_log(sqlite: &Sqlite) -> Result<Log, rusqlite::Error> {
-    let floor = sqlite
-        .query_row("SELECT value FROM ff_meta WHERE name = 'log_floor'", [], |row| row.get(0))
-        .optional()?
-        .unwrap_or(1);
-    let last: Option<i64> = sqlite.query_row("SELECT max(seq) FROM ff_event", [], |r| r.get(0))?;
-    Ok(Log { head: last.unwrap_or(0).max(floor - 1), floor })
-}
-
-fn open_error(location: &Location, error: &rusqlite::Error) -> SqliteError {
-    let place = location.to_string();
-    match error.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            SqliteError::Corrupt(place, error.to_string())
-        }
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
-            SqliteError::ReadOnly(format!("{place}: {error}"))
-        }
-        _ if is_busy(error) => SqliteError::InUse(place),
-        _ => SqliteError::Open(format!("{place}: {error}")),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 mod conformance;
 mod contract;
 mod files;
+mod flush;
 mod model;
+mod outside;
 mod records;
 mod transactional;
