@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use ff_core::engine_error::{EngineError, ErrorClass};
+use ff_core::engine_error::{EngineError, ErrorClass, ErrorEntry};
 
 use crate::process::root;
 use crate::tidy::source::{Source, rust_files};
@@ -48,23 +48,31 @@ fn pages(root: &Path) -> Result<[(&'static str, String); 2], String> {
         .into_iter()
         .filter(|source| source.path.starts_with(OPERATIONS))
         .collect();
-    Ok([("docs/errors.md", errors_page()), ("docs/operations.md", operations_page(&operations))])
+    Ok([
+        ("docs/errors.md", errors_page(&EngineError::table())?),
+        ("docs/operations.md", operations_page(&operations)),
+    ])
 }
 
-fn errors_page() -> String {
+/// Refuses an error that does not say what it means and what to do about it.
+fn errors_page(table: &[ErrorEntry]) -> Result<String, String> {
     let mut page = format!(
         "# Errors\n\n{GENERATED}\n\n\
          Every error has a stable code. A retryable error means that the same request may succeed \
          later;\nany other will be refused again as long as the request and the state stay as they \
          are.\n\n\
-         Where no meaning stands here, the error says in detail what is wrong.\n\n\
-         | code | `EngineError` | retry | meaning |\n|---|---|---|---|\n"
+         A `Validation` error says in its detail which argument is wrong.\n\n\
+         | code | `EngineError` | retry | meaning | what to do |\n|---|---|---|---|---|\n"
     );
-    for (code, variant, class, meaning) in EngineError::table() {
-        let retry = if class == ErrorClass::Retryable { "yes" } else { "no" };
-        let _ = writeln!(page, "| `{code}` | `{variant}` | {retry} | {meaning} |");
+    for entry in table {
+        let ErrorEntry { code, variant, meaning, remedy, .. } = entry;
+        if meaning.is_empty() || remedy.is_empty() {
+            return Err(format!("the error `{code}` lacks a meaning or what to do about it"));
+        }
+        let retry = if entry.class == ErrorClass::Retryable { "yes" } else { "no" };
+        let _ = writeln!(page, "| `{code}` | `{variant}` | {retry} | {meaning} | {remedy} |");
     }
-    page
+    Ok(page)
 }
 
 fn operations_page(files: &[Source]) -> String {
@@ -126,9 +134,19 @@ impl Operation for Revoke {
 
     #[test]
     fn every_error_is_listed() {
-        let page = errors_page();
+        let page = errors_page(&EngineError::table()).unwrap();
         assert!(page.contains("| `busy` | `ResourceExhausted` | yes |"), "{page}");
         assert!(page.contains("| `stale_lease` | `State` | no |"), "{page}");
+    }
+
+    #[test]
+    fn an_error_without_a_meaning_is_refused() {
+        let mut table = EngineError::table();
+        table[3].meaning = "";
+        assert!(errors_page(&table).unwrap_err().contains("`unavailable`"));
+        table[3].meaning = "something";
+        table[3].remedy = "";
+        assert!(errors_page(&table).is_err());
     }
 
     #[test]

@@ -15,9 +15,68 @@ pub enum ErrorClass {
     Retryable,
 }
 
+/// One error as the documentation shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorEntry {
+    /// The stable word in APIs and logs.
+    pub code: &'static str,
+    /// The variant of [`EngineError`].
+    pub variant: &'static str,
+    pub class: ErrorClass,
+    pub meaning: &'static str,
+    /// What the caller can do about it.
+    pub remedy: &'static str,
+}
+
+/// The errors that have no kinds.
+const WITHOUT_KINDS: [ErrorEntry; 6] = [
+    ErrorEntry {
+        code: "not_found",
+        variant: "NotFound",
+        class: ErrorClass::Terminal,
+        meaning: "it does not exist, or belongs to another namespace",
+        remedy: "Check the id and the namespace; retention may have deleted it.",
+    },
+    ErrorEntry {
+        code: "transport",
+        variant: "Transport",
+        class: ErrorClass::Retryable,
+        meaning: "the store could not be used; nothing was changed",
+        remedy: "Send the same request again; check the database if it goes on.",
+    },
+    ErrorEntry {
+        code: "outcome_unknown",
+        variant: "OutcomeUnknown",
+        class: ErrorClass::Retryable,
+        meaning: "the store went away during the commit, so the change may or may not be stored",
+        remedy: "Send the same request again with the same ids: a repeat is recognised.",
+    },
+    ErrorEntry {
+        code: "unavailable",
+        variant: "Unavailable",
+        class: ErrorClass::Terminal,
+        meaning: "not available to a caller that is confined to a namespace",
+        remedy: "Use a token for all namespaces.",
+    },
+    ErrorEntry {
+        code: "busy",
+        variant: "ResourceExhausted",
+        class: ErrorClass::Retryable,
+        meaning: "a queue or a limit of the engine is full",
+        remedy: "Send the same request again after the time that the answer names.",
+    },
+    ErrorEntry {
+        code: "timeout",
+        variant: "Timeout",
+        class: ErrorClass::Retryable,
+        meaning: "what the caller waited for has not happened in time",
+        remedy: "Wait again, or longer.",
+    },
+];
+
 macro_rules! kinds {
     ($(#[$doc:meta])* $name:ident {
-        $($variant:ident = $code:literal, $class:ident $(, $meaning:literal)?;)+
+        $($variant:ident = $code:literal, $class:ident, $meaning:literal, $remedy:literal;)+
     }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,9 +95,24 @@ macro_rules! kinds {
                 match self { $(Self::$variant => ErrorClass::$class),+ }
             }
 
-            /// What is the matter, where nobody can say more than that; empty where somebody can.
+            /// What is wrong.
             pub const fn meaning(self) -> &'static str {
-                match self { $(Self::$variant => concat!($($meaning)?)),+ }
+                match self { $(Self::$variant => $meaning),+ }
+            }
+
+            /// What the caller can do about it.
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Self::$variant => $remedy),+ }
+            }
+
+            fn entries(variant: &'static str) -> impl Iterator<Item = ErrorEntry> {
+                Self::ALL.iter().map(move |kind| ErrorEntry {
+                    code: kind.code(),
+                    variant,
+                    class: kind.class(),
+                    meaning: kind.meaning(),
+                    remedy: kind.remedy(),
+                })
             }
         }
     };
@@ -47,21 +121,51 @@ macro_rules! kinds {
 kinds!(
     /// The request itself is wrong.
     ValidationKind {
-        InvalidInput = "invalid_input", Terminal;
-        InvalidCapabilities = "invalid_capabilities", Terminal;
-        InvalidPolicyJson = "invalid_policy_json", Terminal;
-        PayloadTooLarge = "payload_too_large", Terminal;
-        InvalidTagKey = "invalid_tag_key", Terminal;
-        InvalidCursor = "invalid_cursor", Terminal;
-        CursorFromOtherHistory = "cursor_from_other_history", Terminal;
-        CursorBelowRetention = "cursor_below_retention", Terminal;
-        Corruption = "corruption", Terminal;
-        InvalidToken = "invalid_token", Terminal;
-        SignalNotAllowed = "signal_not_allowed", Terminal;
-        SignalLimitExceeded = "signal_limit_exceeded", Terminal;
-        InvalidKid = "invalid_kid", Terminal;
-        WaitpointSecretMissing = "waitpoint_secret_missing", Terminal;
-        InvalidGraph = "invalid_graph", Terminal;
+        InvalidInput = "invalid_input", Terminal,
+            "an argument is missing, out of bounds or contradicts another",
+            "Correct the argument that the detail names.";
+        InvalidCapabilities = "invalid_capabilities", Terminal,
+            "a capability is malformed, or there are too many of them",
+            "Correct the capability that the detail names.";
+        InvalidPolicyJson = "invalid_policy_json", Terminal,
+            "the execution policy has a value that is not allowed",
+            "Correct the field that the detail names.";
+        PayloadTooLarge = "payload_too_large", Terminal,
+            "a payload, result or frame is larger than the limit that the detail names",
+            "Store the bytes elsewhere and pass a reference.";
+        InvalidTagKey = "invalid_tag_key", Terminal,
+            "a tag key is not of the form `namespace.name` in lower case",
+            "Rename the tag, for example `team.name`.";
+        InvalidCursor = "invalid_cursor", Terminal,
+            "the cursor was not made by this engine, or was altered",
+            "Start from the oldest or the latest event.";
+        CursorFromOtherHistory = "cursor_from_other_history", Terminal,
+            "the cursor belongs to another database, or to a log that was lost in a restore",
+            "Read the current state, then subscribe from the latest event.";
+        CursorBelowRetention = "cursor_below_retention", Terminal,
+            "events after the cursor have been deleted by retention",
+            "Read the current state, then subscribe from the oldest event.";
+        Corruption = "corruption", Terminal,
+            "a stored row cannot be read",
+            "Run `flowfabric doctor`; correct or delete the row that the detail names.";
+        InvalidToken = "invalid_token", Terminal,
+            "the waitpoint token is forged, expired, or signed with a retired key",
+            "Ask for a new token.";
+        SignalNotAllowed = "signal_not_allowed", Terminal,
+            "the waitpoint does not accept this signal or this source",
+            "Send a signal that the waitpoint's condition names.";
+        SignalLimitExceeded = "signal_limit_exceeded", Terminal,
+            "the execution has received as many signals as it may",
+            "Send no more signals to this execution.";
+        InvalidKid = "invalid_kid", Terminal,
+            "the key id of a waitpoint secret is unknown or malformed",
+            "Use the id of a configured key.";
+        WaitpointSecretMissing = "waitpoint_secret_missing", Terminal,
+            "no waitpoint secret is configured, so no token can be made or checked",
+            "Configure a secret, then seed it.";
+        InvalidGraph = "invalid_graph", Terminal,
+            "the graph has a cycle, an unknown node, a duplicate edge or an impossible group",
+            "Correct the nodes or edges that the detail names.";
     }
 );
 
@@ -69,15 +173,20 @@ kinds!(
     /// Somebody else got there first.
     ContentionKind {
         ExecutionNotEligible = "execution_not_eligible", Retryable,
-            "the execution is not waiting to be handed out";
+            "the execution is not waiting to be handed out",
+            "Wait until it is `waiting`, or read `explain` for what holds it.";
         ExecutionNotActive = "execution_not_active", Terminal,
-            "no worker holds the execution";
+            "no worker holds the execution",
+            "Stop working on it: its lease has ended.";
         LeaseConflict = "lease_conflict", Retryable,
-            "another worker holds the lease";
+            "another worker holds the lease",
+            "Claim again.";
         RetryExhausted = "retry_exhausted", Retryable,
-            "others were faster again and again; nothing was changed";
+            "others were faster again and again; nothing was changed",
+            "Send the same request again.";
         CascadeRunning = "cascade_running", Retryable,
-            "what happened to the flow before is still being told to its nodes";
+            "what happened to the flow before is still being told to its nodes",
+            "Send the same request again after a moment.";
     }
 );
 
@@ -85,19 +194,26 @@ kinds!(
     /// The request contradicts something that is already stored.
     ConflictKind {
         IdempotencyKeyReused = "idempotency_key_reused", Terminal,
-            "the idempotency key was used for other work";
+            "the idempotency key was used for other work",
+            "Use another key, or send the same work again.";
         ExecutionIdReused = "execution_id_reused", Terminal,
-            "the execution id was used for other work";
+            "the execution id was used for other work",
+            "Use another id.";
         ResultAlreadyRecorded = "result_already_recorded", Terminal,
-            "another result was recorded before";
+            "another result was recorded before",
+            "Keep the recorded result.";
         WaitpointAlreadyExists = "waitpoint_already_exists", Terminal,
-            "the waitpoint is there already";
+            "the waitpoint is there already",
+            "Use the existing waitpoint, or another key.";
         RotationConflict = "rotation_conflict", Terminal,
-            "the key id is known with another secret";
+            "the key id is known with another secret",
+            "Give every server the same secret for this key id.";
         TokenReused = "token_reused", Terminal,
-            "the token id is taken";
+            "the token id is taken",
+            "Use another token id.";
         FlowIdReused = "flow_id_reused", Terminal,
-            "the flow id was used for another graph";
+            "the flow id was used for another graph",
+            "Use another id, or send the same graph again.";
     }
 );
 
@@ -105,31 +221,44 @@ kinds!(
     /// The execution is not in a state that allows this.
     StateKind {
         StaleLease = "stale_lease", Terminal,
-            "the lease is not the current one: it was lost, ended or given to another worker";
+            "the lease is not the current one: it was lost, ended or given to another worker",
+            "Stop working on it; the current holder decides.";
         LeaseExpired = "lease_expired", Terminal,
-            "the lease has expired";
+            "the lease has expired",
+            "Stop working on it, and renew leases earlier.";
         ExecutionNotTerminal = "execution_not_terminal", Terminal,
-            "the execution has not ended";
+            "the execution has not ended",
+            "Wait for its end. A cancelled execution cannot be replayed: submit it again.";
         MaxReplaysExhausted = "max_replays_exhausted", Terminal,
-            "the execution was replayed as often as it may be";
+            "the execution was replayed as often as it may be",
+            "Submit it again, or raise `max_replay_count` for new work.";
         NotRunnable = "not_runnable", Terminal,
-            "the execution does not wait to be run: it runs, is suspended or has ended";
+            "the execution does not wait to be run: it runs, is suspended or has ended",
+            "Wait until it is `waiting` or `delayed`.";
         AlreadySuspended = "already_suspended", Terminal,
-            "the execution is suspended already";
+            "the execution is suspended already",
+            "Resume it first.";
         ExecutionNotSuspended = "execution_not_suspended", Terminal,
-            "the execution is not suspended";
+            "the execution is not suspended",
+            "Nothing has to be resumed.";
         WaitpointNotPending = "waitpoint_not_pending", Terminal,
-            "the waitpoint is in use or has ended";
+            "the waitpoint is in use or has ended",
+            "Create another waitpoint.";
         PendingWaitpointExpired = "pending_waitpoint_expired", Terminal,
-            "the waitpoint has expired before anybody waited for it";
+            "the waitpoint has expired before anybody waited for it",
+            "Create another waitpoint.";
         WaitpointClosed = "waitpoint_closed", Terminal,
-            "the waitpoint takes no more signals";
+            "the waitpoint takes no more signals",
+            "Send no more signals to it.";
         TargetNotSignalable = "target_not_signalable", Terminal,
-            "the execution takes no signals in its state";
+            "the execution takes no signals in its state",
+            "Wait until the execution is suspended or has a pending waitpoint.";
         NotInFlow = "not_in_flow", Terminal,
-            "the execution is not a member of a flow";
+            "the execution is not a member of a flow",
+            "Call this for members of flows only.";
         FlowEnded = "flow_ended", Terminal,
-            "the flow has ended or is cancelled";
+            "the flow has ended or is cancelled",
+            "Submit a new flow, or replay a node of this one.";
     }
 );
 
@@ -205,51 +334,13 @@ impl EngineError {
         self.class() == ErrorClass::Retryable
     }
 
-    /// Every code with its class: the table behind `docs/errors.md`.
-    pub fn table() -> Vec<(&'static str, &'static str, ErrorClass, &'static str)> {
-        let mut table = vec![
-            (
-                "not_found",
-                "NotFound",
-                ErrorClass::Terminal,
-                "there is no such thing, or it is somebody else's",
-            ),
-            (
-                "transport",
-                "Transport",
-                ErrorClass::Retryable,
-                "the store could not be used; nothing was changed",
-            ),
-            (
-                "outcome_unknown",
-                "OutcomeUnknown",
-                ErrorClass::Retryable,
-                "the store went away during the commit",
-            ),
-            (
-                "unavailable",
-                "Unavailable",
-                ErrorClass::Terminal,
-                "not for a caller that is confined to a namespace",
-            ),
-            ("busy", "ResourceExhausted", ErrorClass::Retryable, "as much waits as may wait"),
-            (
-                "timeout",
-                "Timeout",
-                ErrorClass::Retryable,
-                "what was waited for has not happened in time",
-            ),
-        ];
-        table.extend(
-            ValidationKind::ALL.iter().map(|k| (k.code(), "Validation", k.class(), k.meaning())),
-        );
-        table.extend(
-            ContentionKind::ALL.iter().map(|k| (k.code(), "Contention", k.class(), k.meaning())),
-        );
-        table.extend(
-            ConflictKind::ALL.iter().map(|k| (k.code(), "Conflict", k.class(), k.meaning())),
-        );
-        table.extend(StateKind::ALL.iter().map(|k| (k.code(), "State", k.class(), k.meaning())));
+    /// Every error: the table behind `docs/errors.md`.
+    pub fn table() -> Vec<ErrorEntry> {
+        let mut table = WITHOUT_KINDS.to_vec();
+        table.extend(ValidationKind::entries("Validation"));
+        table.extend(ContentionKind::entries("Contention"));
+        table.extend(ConflictKind::entries("Conflict"));
+        table.extend(StateKind::entries("State"));
         table
     }
 }
@@ -305,7 +396,8 @@ mod tests {
 
     #[test]
     fn codes_are_unique() {
-        let mut codes: Vec<_> = EngineError::table().into_iter().map(|row| row.0).collect();
+        let table = EngineError::table();
+        let mut codes: Vec<_> = table.iter().map(|entry| entry.code).collect();
         let count = codes.len();
         codes.sort_unstable();
         codes.dedup();
@@ -313,9 +405,10 @@ mod tests {
     }
 
     #[test]
-    fn errors_without_a_detail_say_what_is_the_matter() {
-        for (code, variant, _, meaning) in EngineError::table() {
-            assert_eq!(meaning.is_empty(), variant == "Validation", "{code}");
+    fn every_error_says_what_is_wrong_and_what_to_do() {
+        for entry in EngineError::table() {
+            assert!(!entry.meaning.is_empty(), "{}", entry.code);
+            assert!(entry.remedy.ends_with('.'), "{}", entry.code);
         }
         let told = EngineError::State(StateKind::NotInFlow).to_string();
         assert_eq!(told, "not_in_flow: the execution is not a member of a flow");

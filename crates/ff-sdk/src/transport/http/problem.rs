@@ -107,6 +107,8 @@ fn chain(error: &reqwest::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ff_core::engine_error::ErrorEntry;
+
     use super::*;
 
     fn problem(code: &str, retryable: bool) -> Problem {
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_code_of_the_engine_keeps_its_class() {
-        for (code, _, class, _) in EngineError::table() {
+        for ErrorEntry { code, class, .. } in EngineError::table() {
             let retryable = class == ff_core::engine_error::ErrorClass::Retryable;
             let error = engine_error(problem(code, retryable));
             assert_eq!(error.class(), class, "{code}");
