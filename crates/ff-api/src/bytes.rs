@@ -7,6 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::strict;
+
 /// The encoding of a payload that was given as a JSON value.
 pub const JSON: &str = "json";
 
@@ -46,11 +48,14 @@ pub fn read(value: Option<&RawValue>, base64: Option<&str>) -> Result<Option<Vec
     }
 }
 
-/// The fields for some bytes: JSON stays readable, anything else becomes base64.
+/// The fields for some bytes: JSON that every reader understands alike stays readable, anything
+/// else becomes base64.
 pub fn write(bytes: &[u8]) -> Bytes {
     match serde_json::from_slice::<Box<RawValue>>(bytes) {
         // White space around the value would be lost.
-        Ok(value) if value.get().len() == bytes.len() => (Some(value), None),
+        Ok(value) if value.get().len() == bytes.len() && strict::check(bytes).is_ok() => {
+            (Some(value), None)
+        }
         _ => (None, Some(STANDARD.encode(bytes))),
     }
 }
@@ -61,8 +66,16 @@ mod tests {
 
     #[test]
     fn any_bytes_survive() {
-        for bytes in [&b"{\"a\": [1, 2]}"[..], b"null", b" 1", b"", b"\xff\0", b"{", b"\"\\ud800\""]
-        {
+        for bytes in [
+            &b"{\"a\": [1, 2]}"[..],
+            b"null",
+            b" 1",
+            b"",
+            b"\xff\0",
+            b"{",
+            b"\"\\ud800\"",
+            b"1e400",
+        ] {
             let (value, base64) = write(bytes);
             let back = read(value.as_deref(), base64.as_deref());
             assert_eq!(back.as_ref().map(Option::as_deref), Ok(Some(bytes)));

@@ -14,6 +14,7 @@ mod problem;
 mod schedule;
 mod span;
 mod stream;
+pub mod strict;
 mod suspension;
 mod system;
 mod token;

@@ -64,8 +64,9 @@ pub fn parse<B: DeserializeOwned>(body: &[u8]) -> Answered<B> {
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Refusal::invalid("the body must be a JSON object"));
     }
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::invalid(format!("the body cannot be read: {error}")))
+    let unreadable = |error| Refusal::invalid(format!("the body cannot be read: {error}"));
+    ff_api::strict::check(body).map_err(unreadable)?;
+    serde_json::from_slice(body).map_err(unreadable)
 }
 
 /// The deepest nesting of brackets outside strings. It is exact for valid JSON.

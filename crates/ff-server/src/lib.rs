@@ -14,6 +14,7 @@ mod openapi;
 mod pipeline;
 mod poll;
 mod query;
+mod redact;
 mod refusal;
 mod remote;
 mod replies;

@@ -53,7 +53,8 @@ pub async fn open(config: &Config) -> Result<Backend, OpenError> {
             let options = PostgresOptions { engine, ..PostgresOptions::new(url.clone()) };
             Ok(Backend::Postgres(PostgresBackend::open(options).await?))
         }
-        _ => Err(OpenError::Scheme(url.chars().take_while(|c| *c != ':').collect())),
+        // Anything else might be part of a password.
+        _ => Err(OpenError::Scheme(url.chars().take_while(char::is_ascii_alphanumeric).collect())),
     }
 }
 

@@ -257,6 +257,7 @@ fn of_executions() -> Vec<Exercise> {
             of_another_life with waits::with_secrets,
             rotation with waits::with_secrets,
             seeding with waits::with_secrets,
+            one_source with waits::with_secrets,
         }
     }
 }

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use ff_core::condition::ResumeCondition;
+use ff_core::condition::{Distinct, ResumeCondition};
 use ff_core::contracts::{
     CreateWaitpointArgs, DeliverSignalArgs, RotateWaitpointSecretArgs, RotateWaitpointSecretResult,
-    SeedWaitpointSecretResult, SignalTarget, SuspendArgs, TokenTerms, WaitpointBinding,
+    SeedWaitpointSecretResult, SignalEffect, SignalSource, SignalTarget, SuspendArgs, TokenTerms,
+    WaitpointBinding,
 };
 use ff_core::engine_backend::{Namespaced, SuspensionOperations};
 use ff_core::state::PublicState;
 use ff_core::token::WaitpointToken;
 use ff_core::types::{Namespace, WaitpointId};
 
-use super::waits::{accepted, bearer, put};
+use super::waits::{accepted, bearer, count, operator, put};
 use super::{Fixture, code, item};
 
 /// A wait for `yes` or nothing, with a token.
@@ -178,4 +179,36 @@ pub async fn seeding(f: &Fixture) {
     let (_, details) = f.suspended(asked()).await;
     let token = details.waitpoints[0].token.clone().unwrap();
     assert!(token.as_str().starts_with("ffw1.k2."), "the store says which, not the order");
+}
+
+async fn say(f: &Fixture, target: SignalTarget, source: [&str; 2]) -> SignalEffect {
+    let args = DeliverSignalArgs::new(target, "yes").source(source[0], source[1]);
+    accepted(f.backend.deliver_signal(args).await)
+}
+
+/// A token is one source, whatever its bearer says of itself; two tokens are two, and so are a
+/// token and a caller that needs none.
+pub async fn one_source(f: &Fixture) {
+    use SignalEffect::{
+        AppendedToWaitpoint, AppendedToWaitpointDuplicate, ResumeConditionSatisfied,
+    };
+    let said = [["", ""], ["waitpoint_link", ""], ["user", "ann"], ["user", "bob"]];
+    for pair in 0..said.len() * said.len() {
+        let (first, second) = (said[pair / said.len()], said[pair % said.len()]);
+        let two = count(2, Distinct::Sources, &["a", "b"]);
+        let (id, details) = f.suspended(SuspendArgs::new(two)).await;
+        let [a, b] = &details.waitpoints[..] else { panic!("{details:?}") };
+        assert_eq!(say(f, bearer(a), first).await, AppendedToWaitpoint);
+        assert_eq!(say(f, bearer(a), second).await, AppendedToWaitpointDuplicate);
+        let own = SignalSource::WaitpointToken(a.waitpoint_id);
+        let pretended = say(f, operator(&id, b), [own.kind(), &own.identity()]).await;
+        assert_eq!(pretended, AppendedToWaitpointDuplicate, "that is what it is called");
+        let effect = match first == second {
+            true => say(f, bearer(b), first).await,
+            false => say(f, operator(&id, a), ["user", "ann"]).await,
+        };
+        assert_eq!(effect, ResumeConditionSatisfied);
+        let (claimed, _) = f.resumed(&id).await;
+        f.backend.complete(&claimed.handle, None).await.unwrap();
+    }
 }

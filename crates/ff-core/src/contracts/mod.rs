@@ -53,7 +53,7 @@ pub use schedule::{
 };
 pub use signal::{
     DeliverSignalArgs, ListSignalsArgs, ResumeSignal, SignalEffect, SignalOutcome, SignalSnapshot,
-    SignalTarget,
+    SignalSource, SignalTarget,
 };
 pub use step::{RecordStepOutcome, SleepOutcome, Step};
 pub use stream::{
@@ -65,7 +65,7 @@ pub use submit::{
     SubmitOutcome,
 };
 pub use suspension::{
-    CreateWaitpointArgs, ListWaitpointsArgs, PendingWaitpoint, ResumeArgs,
+    CreateWaitpointArgs, ListWaitpointsArgs, PendingWaitpoint, Question, ResumeArgs,
     RotateWaitpointSecretArgs, RotateWaitpointSecretResult, SeedWaitpointSecretResult, SuspendArgs,
     SuspendOutcome, SuspensionDetails, SuspensionReason, SuspensionSnapshot, TIMEOUT_SIGNAL,
     TimeoutBehavior, TokenTerms, WaitEnd, WaitpointBinding, WaitpointGrant, WaitpointKeySnapshot,

@@ -1,6 +1,7 @@
 //! Signals: what is said to an execution that waits, and what came of it.
 
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::token::WaitpointToken;
 use crate::types::{ExecutionId, SignalId, TimestampMs, WaitpointId};
@@ -15,6 +16,36 @@ pub enum SignalTarget {
     Waitpoint { execution_id: ExecutionId, waitpoint_id: WaitpointId },
 }
 
+/// Who a signal counts as where a condition counts sources. Two signals are of one source if these
+/// are equal, by whatever route they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SignalSource {
+    /// The bearer of a waitpoint's token. A waitpoint has one token, so its id names the token.
+    WaitpointToken(WaitpointId),
+    /// The bearer of an API token. Its name is not enough: names are given again.
+    ApiToken(Uuid),
+    /// A caller that the embedding program names.
+    Named { kind: String, identity: String },
+}
+
+impl SignalSource {
+    pub fn kind(&self) -> &str {
+        match self {
+            Self::WaitpointToken(_) => "waitpoint_token",
+            Self::ApiToken(_) => "api_token",
+            Self::Named { kind, .. } => kind,
+        }
+    }
+
+    pub fn identity(&self) -> String {
+        match self {
+            Self::WaitpointToken(id) => id.to_string(),
+            Self::ApiToken(id) => id.to_string(),
+            Self::Named { identity, .. } => identity.clone(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeliverSignalArgs {
@@ -24,8 +55,9 @@ pub struct DeliverSignalArgs {
     pub signal_name: String,
     #[serde(default)]
     pub signal_category: String,
-    /// Who says so. Conditions that count sources believe it, so a server that lets outside
-    /// callers in should fill it from what it knows of them.
+    /// Who says so, if the target is not a token: a token is its own source, see
+    /// [`SignalSource`]. Conditions that count sources believe it, so a server that lets outside
+    /// callers in must fill it from what it knows of them.
     #[serde(default)]
     pub source_type: String,
     #[serde(default)]
@@ -69,6 +101,11 @@ impl DeliverSignalArgs {
     pub fn source(mut self, kind: impl Into<String>, identity: impl Into<String>) -> Self {
         (self.source_type, self.source_identity) = (kind.into(), identity.into());
         self
+    }
+
+    #[must_use]
+    pub fn from_source(self, source: &SignalSource) -> Self {
+        self.source(source.kind(), source.identity())
     }
 
     #[must_use]

@@ -365,6 +365,15 @@ pub struct WaitpointSnapshot {
     pub token_expires_at: Option<TimestampMs>,
 }
 
+/// What the bearer of a waitpoint's token is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    pub waitpoint: WaitpointSnapshot,
+    pub execution_kind: String,
+    /// Whether a signal would still be taken.
+    pub is_open: bool,
+}
+
 /// The open waitpoints of a namespace, or all waitpoints of an execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

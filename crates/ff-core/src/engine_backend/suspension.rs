@@ -8,27 +8,27 @@ use super::{EngineBackend, check_unscoped, visible};
 use crate::backend::{Handle, HandleKind};
 use crate::contracts::{
     CreateWaitpointArgs, DeliverSignalArgs, Explanation, ListSignalsArgs, ListWaitpointsArgs,
-    PendingWaitpoint, ResumeArgs, ResumeSignal, RotateWaitpointSecretArgs,
+    PendingWaitpoint, Question, ResumeArgs, ResumeSignal, RotateWaitpointSecretArgs,
     RotateWaitpointSecretResult, SeedWaitpointSecretResult, SignalOutcome, SignalSnapshot,
     SuspendArgs, SuspendOutcome, SuspensionDetails, SuspensionSnapshot, WaitpointGrant,
     WaitpointKeySnapshot, WaitpointPage,
 };
 use crate::engine::prepare::suspension::{
-    prepare_create_waitpoint, prepare_deliver_signal, prepare_resume, prepare_rotate, prepare_seed,
-    prepare_suspend,
+    known_keys, prepare_create_waitpoint, prepare_deliver_signal, prepare_resume, prepare_rotate,
+    prepare_seed, prepare_suspend,
 };
 use crate::engine::{Engine, check_count};
 use crate::engine_error::{EngineError, StateKind, ValidationKind};
 use crate::limits;
 use crate::operations::execution::Grant;
-use crate::operations::suspension::{Suspended, signals_of};
+use crate::operations::suspension::{Suspended, all_keys, signals_of};
 use crate::rows::{
     AnyKey, ExecutionRow, Record, SignalRow, SuspensionKey, SuspensionRow, WaitpointKey,
     WaitpointKeyRow, WaitpointRow, values,
 };
 use crate::state::{LifecyclePhase, PublicState};
 use crate::store::{Query, Scan};
-use crate::token::WaitpointToken;
+use crate::token::{VerifiedToken, WaitpointToken};
 use crate::types::{ExecutionId, ExecutionKey, SuspensionId, WaitpointId};
 use crate::views;
 
@@ -211,6 +211,31 @@ pub trait SuspensionOperations: EngineBackend {
             .limit(limit);
         let rows: Vec<SignalRow> = records(self.engine(), Vec::new(), vec![scan]).await?;
         Ok(rows.iter().map(views::signal).collect())
+    }
+
+    /// What the bearer of a waitpoint's token is asked. It refuses every token that would not be
+    /// taken with a signal, but one that has expired or whose waitpoint is closed: of those it
+    /// says that there is nothing to decide.
+    async fn read_question(&self, token: &WaitpointToken) -> Result<Question, EngineError> {
+        let engine = self.engine();
+        let verified = engine.keyring().verify(token)?;
+        let VerifiedToken { claims, .. } = &verified;
+        let row = existing(self, &claims.execution.execution_id()).await?;
+        let (execution, waitpoint_id) = (claims.execution, claims.waitpoint);
+        let keys = vec![WaitpointRow::erase_key(&WaitpointKey { execution, waitpoint_id })];
+        let rows = engine.query(Query::Records { keys, scans: vec![all_keys()] }).await?;
+        let failed = |error| engine.store_error(error);
+        let target = rows.records::<WaitpointRow>().map_err(failed)?.pop();
+        let target = target.ok_or(EngineError::NotFound { entity: "waitpoint" })?;
+        let stored = rows.records::<WaitpointKeyRow>().map_err(failed)?;
+        let now = engine.store().now();
+        known_keys(engine.keyring()).check_token(&stored, &verified, &target, now)?;
+        let expired = claims.expires_at.is_some_and(|end| end <= now);
+        Ok(Question {
+            is_open: !expired && !row.is_finished() && target.is_alive(now),
+            waitpoint: views::waitpoint(&target),
+            execution_kind: row.kind.to_string(),
+        })
     }
 
     /// The token of a waitpoint, for whoever may hand it out again. It is made anew; none is

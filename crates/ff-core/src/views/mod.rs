@@ -28,8 +28,8 @@ pub use schedule::{parse_schedule_cursor, schedule, schedule_page};
 pub use step::steps;
 pub use stream::{frame, stream_end, summary};
 pub use suspension::{
-    WaitpointCursor, explain_suspended, resume_signal, signal, suspension, waitpoint_key,
-    waitpoint_page,
+    WaitpointCursor, explain_suspended, resume_signal, signal, suspension, waitpoint,
+    waitpoint_key, waitpoint_page,
 };
 pub use token::token;
 pub use webhook::{webhook, webhook_delivery};

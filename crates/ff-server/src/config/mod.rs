@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::redact;
 use crate::webhooks::guard::{self, Guard, Network};
 use values::*;
 
@@ -134,7 +135,7 @@ macro_rules! settings {
 settings! {
     listen: parsed, ToString::to_string, "The address to listen on.";
     data: path, shown_path, "The folder for files that are not named otherwise.";
-    backend: some, shown_url, "sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.";
+    backend: some, redact::database_url, "sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE.";
     auth: auth, shown_auth, "Who is let in: tokens (whoever has one) or none (everybody).";
     insecure: switch, ToString::to_string, "Listen beyond this machine without tokens.";
     root_token: token, shown_secret, "A token that may do everything; it is never stored.";

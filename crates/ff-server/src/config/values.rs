@@ -95,15 +95,3 @@ pub fn shown_auth(auth: &Auth) -> String {
 pub fn shown_secret(secret: &Option<String>) -> String {
     secret.as_ref().map(|_| "(hidden)".to_owned()).unwrap_or_default()
 }
-
-/// A URL without its password.
-pub fn shown_url(url: &Option<String>) -> String {
-    let Some(url) = url else { return String::new() };
-    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
-        Some((scheme, (user, host))) => {
-            let user = user.split(':').next().unwrap_or_default();
-            format!("{scheme}://{user}:(hidden)@{host}")
-        }
-        None => url.clone(),
-    }
-}

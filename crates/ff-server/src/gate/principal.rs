@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
 use ff_api::Scope;
-use ff_core::contracts::StoredToken;
+use ff_core::contracts::{SignalSource, StoredToken};
 use ff_core::types::{Namespace, TimestampMs};
 use uuid::Uuid;
 
@@ -65,6 +65,14 @@ impl Principal {
             },
             expires_at: token.expires_at,
             hash: Some(hash),
+        }
+    }
+
+    /// What its signals count as where sources are counted.
+    pub fn source(&self) -> SignalSource {
+        match self.token_id {
+            Some(id) => SignalSource::ApiToken(id),
+            None => SignalSource::Named { kind: "api_token".into(), identity: self.name.clone() },
         }
     }
 

@@ -5,12 +5,9 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ff_api::Scope;
-use ff_core::contracts::{
-    DeliverSignalArgs, ListWaitpointsArgs, SignalOutcome, SignalTarget, WaitpointState,
-};
+use ff_core::contracts::{DeliverSignalArgs, SignalOutcome, SignalTarget};
 use ff_core::engine_backend::SuspensionOperations;
-use ff_core::token::{VerifiedToken, WaitpointToken};
-use ff_core::types::WaitpointId;
+use ff_core::token::WaitpointToken;
 use sha2::{Digest, Sha256};
 
 use crate::call::{Answer, Call};
@@ -62,7 +59,6 @@ async fn decide(call: Call<Nothing, Nothing>) -> Answered<Answer<Nothing>> {
     let name = call.param("signal_name").to_owned();
     let token = WaitpointToken::new(call.param("token"));
     let args = DeliverSignalArgs::new(SignalTarget::Token(token), name.clone())
-        .source("waitpoint_link", "")
         // Whoever decides first has decided, however often the buttons are pressed.
         .idempotency_key("waitpoint_link");
     let html = match call.door.backend().deliver_signal(args).await {
@@ -78,29 +74,15 @@ async fn decide(call: Call<Nothing, Nothing>) -> Answered<Answer<Nothing>> {
 }
 
 async fn question(call: &Call<Nothing, Nothing>) -> Answered<String> {
-    let (text, backend) = (call.param("token"), call.door.backend());
-    let verified = backend.engine().keyring().verify(&WaitpointToken::new(text))?;
-    let VerifiedToken { claims, .. } = verified;
-    let over = claims.expires_at.is_some_and(|end| end <= backend.engine().store().now());
-    let execution_id = claims.execution.execution_id();
-    let args = ListWaitpointsArgs {
-        execution_id: Some(execution_id.clone()),
-        limit: ff_core::limits::PAGE,
-        ..ListWaitpointsArgs::default()
-    };
-    let id = WaitpointId(claims.waitpoint);
-    let page = backend.list_waitpoints(args).await?;
-    let waitpoint = page.waitpoints.into_iter().find(|one| one.waitpoint_id == id);
-    let snapshot = backend.describe_execution(&execution_id).await?;
-    let (Some(waitpoint), Some(snapshot)) = (waitpoint, snapshot) else {
-        return Err(Refusal::not_found("waitpoint"));
-    };
-    if over || waitpoint.state == WaitpointState::Closed {
+    let text = call.param("token");
+    let question = call.door.backend().read_question(&WaitpointToken::new(text)).await?;
+    if !question.is_open {
         return Ok("<h1>Nothing to decide</h1><p>This question is closed.</p>".to_owned());
     }
-    let names: Vec<String> = match claims.signal_names.is_empty() {
+    let waitpoint = question.waitpoint;
+    let names: Vec<String> = match waitpoint.signal_names.is_empty() {
         true => ANSWERS.map(str::to_owned).into(),
-        false => claims.signal_names,
+        false => waitpoint.signal_names,
     };
     let button = |name: &String| {
         let (place, shown) = (in_path(name), escaped(name));
@@ -115,8 +97,8 @@ async fn question(call: &Call<Nothing, Nothing>) -> Answered<String> {
         "<h1>{}</h1><dl><dt>Asked by</dt><dd>{}</dd><dt>Execution</dt><dd>{}</dd>\
          <dt>Since</dt><dd>{}</dd></dl>{buttons}",
         escaped(&waitpoint.waitpoint_key),
-        escaped(&snapshot.execution_kind),
-        escaped(execution_id.as_str()),
+        escaped(&question.execution_kind),
+        escaped(waitpoint.execution_id.as_str()),
         waitpoint.created_at.to_rfc3339(),
     ))
 }

@@ -214,8 +214,8 @@ async fn signal_waitpoint(call: Call<Nothing, SignalRequest>) -> Answered<Answer
     let execution_id = call.execution_id()?;
     let waitpoint_id = WaitpointId(call.uuid("waitpoint_id")?);
     let target = SignalTarget::Waitpoint { execution_id, waitpoint_id };
-    let source = ("api_token", call.door.principal().name.clone());
-    let args = signal(call.body, target, source, call.idempotency_key)?;
+    let args = signal(call.body, target, call.idempotency_key)?;
+    let args = args.from_source(&call.door.principal().source());
     Ok(Answer::json(call.door.backend().deliver_signal(args).await?))
 }
 
@@ -223,16 +223,14 @@ async fn deliver_signal(
     call: Call<Nothing, TokenSignalRequest>,
 ) -> Answered<Answer<SignalOutcome>> {
     let target = SignalTarget::Token(WaitpointToken::new(call.body.token));
-    let source = ("waitpoint_token", String::new());
-    let args = signal(call.body.signal, target, source, call.idempotency_key)?;
+    let args = signal(call.body.signal, target, call.idempotency_key)?;
     Ok(Answer::json(call.door.backend().deliver_signal(args).await?))
 }
 
-/// Conditions may count sources, so a sender does not say who it is: the server does.
+/// Conditions may count sources, so a sender does not say who it is: its token does.
 fn signal(
     body: SignalRequest,
     target: SignalTarget,
-    (source_type, source_identity): (&str, String),
     key: Option<String>,
 ) -> Answered<DeliverSignalArgs> {
     let bytes = ff_api::bytes::read(body.payload.as_deref(), body.payload_base64.as_deref());
@@ -242,8 +240,8 @@ fn signal(
         signal_id: body.signal_id.unwrap_or_else(SignalId::new),
         signal_name: body.signal_name,
         signal_category: body.signal_category,
-        source_type: source_type.to_owned(),
-        source_identity,
+        source_type: String::new(),
+        source_identity: String::new(),
         payload: bytes.map_err(|error| Refusal::invalid(error.to_string()))?,
         payload_encoding: body.payload_encoding.or(given),
         correlation_id: body.correlation_id,

@@ -214,3 +214,33 @@ async fn lanes_are_paused_and_counted() {
     assert_eq!(counts["counts"], expected);
     server.stop().await;
 }
+
+/// Two readers of such a body would take different values from it.
+#[tokio::test]
+async fn a_body_that_could_be_read_in_two_ways_is_refused() {
+    let server = Server::start().await;
+    let submit = |payload: &str, tags: &str| {
+        format!(r#"{{"lane_id":"l","execution_kind":"k","payload":{payload},"tags":{tags}}}"#)
+    };
+    let send = async |body: String| {
+        let headers = [("content-type", "application/json")];
+        server.client.send_bytes("POST", "/v1/executions", &headers, Some(body.as_bytes())).await
+    };
+    for (payload, tags) in [
+        (r#"{"amount":1,"amount":1000}"#, "{}"),
+        (r#"{"a":[{"b":1,"\u0062":2}]}"#, "{}"),
+        (r#""\ud800""#, "{}"),
+        ("1e400", "{}"),
+        ("1", r#"{"team":"a","team":"b"}"#),
+    ] {
+        send(submit(payload, tags)).await.refused(400, "invalid_input");
+    }
+    for payload in ["18446744073709551616", "1.10", r#"{ "b":1, "a":"\u0061" }"#] {
+        send(submit(payload, "{}")).await.expect(201);
+        let (_, claimed) = server.claim("l").await;
+        let path = format!("{}/payload", at(claimed["execution_id"].as_str().unwrap()));
+        let answer = String::from_utf8(server.client.get(&path).await.body).unwrap();
+        assert!(answer.contains(payload), "{payload} became {answer}");
+    }
+    server.stop().await;
+}

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::server::{Server, at, config};
 
 pub async fn server() -> Server {
-    let secret = WaitpointSecret::new("k1", Secret::new(*b"0123456789abcdef0123456789abcdef"));
-    let waitpoint_secrets = WaitpointSecrets::new([secret.unwrap()]).unwrap();
+    let secret = |kid: &str| WaitpointSecret::new(kid, Secret::new([kid.as_bytes()[1]; 32]));
+    let secrets = ["k1", "k2"].map(|kid| secret(kid).unwrap());
+    let waitpoint_secrets = WaitpointSecrets::new(secrets).unwrap();
     let engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
     Server::start_engine(config(), engine).await
 }
@@ -117,5 +118,85 @@ async fn a_person_decides_on_a_page() {
     assert!(String::from_utf8_lossy(&closed.body).contains("closed"));
     let forged = stranger.get("/approve/ffw1.k1.x.y").await;
     assert_eq!(forged.status, 401);
+    server.stop().await;
+}
+
+/// Suspends a new execution until signals of two sources have come on one waitpoint.
+async fn wants_two(server: &Server) -> (String, Value) {
+    let id = server.submit("l", json!(1)).await;
+    let (handle, _) = server.claim("l").await;
+    let body = json!({ "handle": handle, "suspension": {
+        "reason": "waiting_for_approval",
+        "waitpoints": [{
+            "type": "fresh", "waitpoint_id": "0193b3c4-0000-7000-8000-00000000000a",
+            "waitpoint_key": "ok?", "token": {},
+        }],
+        "condition": {
+            "type": "count", "n": 2, "distinct": "sources", "waitpoint_keys": ["ok?"],
+        },
+    } });
+    let answer = server.client.post("/v1/leases/suspend", body).await.expect(200);
+    (id, answer["waitpoints"][0].clone())
+}
+
+/// The ways in which a waitpoint is signalled over HTTP, and who each of them is.
+const WAYS: [(&str, &str); 5] = [
+    ("page", "link"),
+    ("signals", "link"),
+    ("ann", "ann"),
+    ("another ann", "another ann"),
+    ("root", "root"),
+];
+
+#[tokio::test]
+async fn two_approvals_are_of_two_sources_whatever_the_route() {
+    let server = server().await;
+    let (ann, other) = (
+        server.user(&["signal"], &["default"]).await,
+        server.user(&["signal"], &["default"]).await,
+    );
+    for (first, second) in WAYS.iter().flat_map(|one| WAYS.iter().map(move |two| (one, two))) {
+        let (id, waitpoint) = wants_two(&server).await;
+        let (point, token) = (waitpoint["waitpoint_id"].clone(), waitpoint["token"].clone());
+        let (point, token) = (point.as_str().unwrap(), token.as_str().unwrap());
+        for (way, _) in [first, second] {
+            let stranger = server.client.with(None);
+            let signal = json!({ "signal_name": "approve" });
+            let own = format!("{}/waitpoints/{point}/signal", at(&id));
+            let answer = match *way {
+                "page" => {
+                    let path = format!("/approve/{token}/approve");
+                    stranger.send("POST", &path, &[], None).await
+                }
+                "signals" => {
+                    let body = json!({ "token": token, "signal": signal });
+                    stranger.post("/v1/signals", body).await
+                }
+                "ann" => ann.post(&own, signal).await,
+                "another ann" => other.post(&own, signal).await,
+                _ => server.client.post(&own, signal).await,
+            };
+            assert_eq!(answer.status, 200, "{way}");
+        }
+        let state = server.client.get(&at(&id)).await.expect(200)["public_state"].clone();
+        let expected = if first.1 == second.1 { "suspended" } else { "waiting" };
+        assert_eq!(state, expected, "{} and {}", first.0, second.0);
+        server.client.post(&format!("{}/cancel", at(&id)), json!({})).await.expect(200);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_page_of_a_key_that_was_rotated_out_does_not_open() {
+    let server = server().await;
+    let (_, waitpoint) = suspended(&server, "ok?").await;
+    let path = format!("/approve/{}", waitpoint["token"].as_str().unwrap());
+    let stranger = server.client.with(None);
+    assert_eq!(stranger.get(&path).await.status, 200);
+    let rotated = server.client.post("/v1/waitpoint-keys/k2/rotate", json!({ "grace": "0s" }));
+    rotated.await.expect(200);
+    let shut = stranger.get(&path).await;
+    let html = String::from_utf8_lossy(&shut.body).into_owned();
+    assert!(shut.status == 401 && !html.contains("ok?"), "{}: {html}", shut.status);
     server.stop().await;
 }

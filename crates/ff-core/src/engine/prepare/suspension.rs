@@ -10,7 +10,7 @@ use crate::backend::Handle;
 use crate::condition::{ResumeCondition, check_signal_name};
 use crate::contracts::{
     CreateWaitpointArgs, DeliverSignalArgs, ResumeArgs, RotateWaitpointSecretArgs, SignalEffect,
-    SignalTarget, SuspendArgs, TokenTerms, WaitpointBinding,
+    SignalSource, SignalTarget, SuspendArgs, TokenTerms, WaitpointBinding,
 };
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::limits::{self, Limits};
@@ -82,21 +82,26 @@ pub fn prepare_deliver_signal(
     keyring: &Keyring,
     limits: &Limits,
 ) -> Result<DeliverSignal, EngineError> {
-    let (authority, execution, waitpoint_id) = match args.target {
+    let (authority, execution, waitpoint_id, source) = match args.target {
         SignalTarget::Token(token) => {
             let verified = keyring.verify(&token)?;
             let claims = &verified.claims;
             let (execution, waitpoint_id) = (claims.execution, claims.waitpoint);
-            (SignalAuthority::Token(verified), execution, waitpoint_id)
+            // Its bearer may say anything of itself, by one route or another, and stays one source.
+            let source = SignalSource::WaitpointToken(WaitpointId(waitpoint_id));
+            (SignalAuthority::Token(verified), execution, waitpoint_id, source)
         }
         SignalTarget::Waitpoint { execution_id, waitpoint_id } => {
-            (SignalAuthority::Operator, execution_id.key(), waitpoint_id.0)
+            let (kind, identity) = (args.source_type, args.source_identity);
+            let source = SignalSource::Named { kind, identity };
+            (SignalAuthority::Operator, execution_id.key(), waitpoint_id.0, source)
         }
     };
     check_signal_name(&args.signal_name)?;
     check_text("signal category", &args.signal_category, 0, limits::NAME_BYTES)?;
-    check_text("source type", &args.source_type, 0, limits::NAME_BYTES)?;
-    check_text("source identity", &args.source_identity, 0, limits::NAME_BYTES)?;
+    let (source_type, source_identity) = (source.kind(), source.identity());
+    check_text("source type", source_type, 0, limits::NAME_BYTES)?;
+    check_text("source identity", &source_identity, 0, limits::NAME_BYTES)?;
     for (what, text, min) in [
         ("payload encoding", &args.payload_encoding, 0),
         ("correlation id", &args.correlation_id, 0),
@@ -120,8 +125,8 @@ pub fn prepare_deliver_signal(
         waitpoint_key: "".into(),
         name: args.signal_name.into(),
         category: args.signal_category.into(),
-        source_type: args.source_type.into(),
-        source_identity: args.source_identity.into(),
+        source_type: source_type.into(),
+        source_identity: source_identity.into(),
         correlation_id: args.correlation_id.map(Into::into),
         payload: args.payload.map(Into::into),
         payload_encoding: args.payload_encoding.map(Into::into),
@@ -172,7 +177,7 @@ fn configured(kid: &str, keyring: &Keyring) -> Result<KnownKey, EngineError> {
     })
 }
 
-fn known_keys(keyring: &Keyring) -> KnownKeys {
+pub(crate) fn known_keys(keyring: &Keyring) -> KnownKeys {
     KnownKeys(keyring.checks().map(|(kid, check)| (kid.clone(), check.clone())).collect())
 }
 

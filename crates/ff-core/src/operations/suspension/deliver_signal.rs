@@ -17,7 +17,7 @@ use crate::operations::Operation;
 use crate::operations::execution::transition;
 use crate::rows::{
     ExecutionRow, SignalCountKey, SignalCountRow, SignalKey, SignalRow, SuspensionRow,
-    WaitpointKey, WaitpointRow, Word,
+    WaitpointKey, WaitpointKeyRow, WaitpointRow, Word,
 };
 use crate::state::LifecyclePhase;
 use crate::store::{Change, Needs, World};
@@ -119,7 +119,6 @@ impl Operation for DeliverSignal {
 }
 
 impl DeliverSignal {
-    /// The MAC was right; whether the token is still good only the store can say.
     fn check_token(
         &self,
         world: &World,
@@ -128,11 +127,10 @@ impl DeliverSignal {
         target: &WaitpointRow,
     ) -> Result<(), EngineError> {
         let claims = &token.claims;
-        let good = self.keys.verifies(world, &token.kid)
-            && claims.expires_at.is_none_or(|at| at > world.now)
-            && claims.namespace == row.namespace
-            && *claims == target.claims();
-        if !good {
+        let stored = world.scan::<WaitpointKeyRow>(&keys::all_keys());
+        self.keys.check_token(&stored, token, target, world.now)?;
+        let expired = claims.expires_at.is_some_and(|at| at <= world.now);
+        if expired || claims.namespace != row.namespace {
             return Err(token::invalid());
         }
         let name = &*self.signal.name;

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use crate::engine_error::{EngineError, ValidationKind};
-use crate::rows::{Kid, WaitpointKeyRow, values};
+use crate::rows::{Kid, WaitpointKeyRow, WaitpointRow, values};
 use crate::store::{Change, Needs, Scan, World};
+use crate::token::{self, VerifiedToken};
+use crate::types::TimestampMs;
 
 /// The keys that this host has the secrets of: each id with its check, the first choice first.
 #[derive(Clone, Debug, Default)]
 pub struct KnownKeys(pub Vec<(Arc<str>, Arc<str>)>);
 
 /// Keys change rarely and are read by every token; nobody waits for anybody to read them.
-pub(super) fn all_keys() -> Scan {
+pub(crate) fn all_keys() -> Scan {
     Scan::of::<WaitpointKeyRow>(values![]).unlocked()
 }
 
@@ -57,12 +59,24 @@ impl KnownKeys {
     }
 
     /// Whether tokens of a key are taken at this moment.
-    pub(super) fn verifies(&self, world: &World, kid: &str) -> bool {
-        let stored = world.scan::<WaitpointKeyRow>(&all_keys());
-        let stored = stored.into_iter().find(|key| &*key.key.kid == kid);
-        stored.is_some_and(|key| {
-            key.verifies(world.now) && self.check_of(kid) == Some(&key.secret_check)
-        })
+    fn verifies(&self, stored: &[WaitpointKeyRow], kid: &str, now: TimestampMs) -> bool {
+        let stored = stored.iter().find(|key| &*key.key.kid == kid);
+        stored.is_some_and(|key| key.verifies(now) && self.check_of(kid) == Some(&key.secret_check))
+    }
+
+    /// A token's MAC was right; whether its key is still in use, and whether it is the token of
+    /// this waitpoint, only the store can say. Its expiry is for the caller to look at.
+    pub(crate) fn check_token(
+        &self,
+        stored: &[WaitpointKeyRow],
+        token: &VerifiedToken,
+        target: &WaitpointRow,
+        now: TimestampMs,
+    ) -> Result<(), EngineError> {
+        match self.verifies(stored, &token.kid, now) && token.claims == target.claims() {
+            true => Ok(()),
+            false => Err(token::invalid()),
+        }
     }
 }
 

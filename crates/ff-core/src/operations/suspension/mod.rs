@@ -19,6 +19,7 @@ pub(crate) use deliver_signal::dedup;
 pub use deliver_signal::{DeliverSignal, SignalAuthority};
 pub(crate) use end::end_waits;
 pub use keys::KnownKeys;
+pub(crate) use keys::all_keys;
 pub use resume::Resume;
 pub use rotate_waitpoint_secret::RotateWaitpointSecret;
 pub use seed_waitpoint_secret::SeedWaitpointSecret;
