@@ -19,6 +19,7 @@ use sqlx::{Executor, PgConnection, Row};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::PostgresStore;
+use crate::cache::Cache;
 use crate::error::store_error;
 use crate::held::Unlocked;
 use crate::load::needs_no_locks;
@@ -99,11 +100,11 @@ impl Backend {
 
 impl PostgresStore {
     /// Whether a batch moves executions whose rows are held, or takes work, and does nothing else.
-    pub(crate) fn touches_known_rows(&self, needs: &Needs) -> bool {
+    pub(crate) fn touches_known_rows(cache: &Cache, needs: &Needs) -> bool {
         needs_no_locks(needs)
             && !(needs.executions.is_empty() && needs.claimable.is_empty())
             && needs.unwritten.is_empty()
-            && self.held.has_all(needs.executions.iter())
+            && cache.held.has_all(needs.executions.iter())
     }
 
     /// Writes and commits with one statement. The name that the transaction has in its rows comes
@@ -118,7 +119,7 @@ impl PostgresStore {
         let connection = &mut writer.connection;
         let mut writing = Writing { connection, writes: &self.writes, unlocked, keeps: true };
         let shard_of = |execution, flow| self.shard_of(shards, execution, flow);
-        let written = writing.write_alone(&change, shard_of);
+        let written = writing.write_alone(&change, writer.server, shard_of);
         let why = match tokio::time::timeout(COMMIT_PATIENCE, written).await {
             Ok(Ok(appended)) => return Ok((change, appended.writer)),
             Ok(Err(StoreError::Unavailable(why))) => why,

@@ -28,7 +28,7 @@ impl Loader<'_> {
         let mut members = BTreeSet::new();
         if !self.careful && !scans.is_empty() {
             let (locked, unlocked) = (&self.flow_writers, &mut self.unlocked);
-            members.extend(self.young.bring(world, &mut scans, locked, unlocked));
+            members.extend(self.cache.young.bring(world, &mut scans, locked, unlocked));
         }
         if !scans.is_empty() {
             self.follow(world, scans, &mut members).await?;

@@ -122,7 +122,7 @@ impl Loader<'_> {
         let mut lanes: Vec<&Arc<str>> = scans.keys().map(|scan| &scan.lane).collect();
         lanes.dedup();
         let mut known: HashMap<Arc<str>, Outline> =
-            lanes.iter().map(|lane| ((*lane).clone(), self.outlines.of(lane))).collect();
+            lanes.iter().map(|lane| ((*lane).clone(), self.cache.outlines.of(lane))).collect();
         let fresh = |lane: &&&Arc<str>| known[**lane].behind_until.is_none();
         let fresh: Vec<Arc<str>> = lanes.iter().filter(fresh).map(|lane| (*lane).clone()).collect();
         let started = Instant::now();
@@ -161,7 +161,7 @@ impl Loader<'_> {
         found: &Found,
         started: Instant,
     ) {
-        let mut outlines = self.outlines.lock();
+        let mut outlines = self.cache.outlines.lock();
         for (lane, outline) in known {
             let mut outline = outline.clone();
             // Somebody may have made work while this scan ran.
@@ -293,7 +293,7 @@ impl Loader<'_> {
                     rows.push((row.rank(), row.key));
                     if let Some(writer) = column.text(1)? {
                         self.unlocked.find(row.key, writer);
-                        let attempt = self.held.put_down(&row, writer);
+                        let attempt = self.cache.held.put_down(&row, writer);
                         attempt.into_iter().for_each(|attempt| world.attempts.load(attempt));
                     }
                     let first = found.first.entry((scan.lane.clone(), class.clone()));

@@ -69,11 +69,22 @@ macro_rules! clock {
     };
 }
 
+macro_rules! server {
+    () => {
+        "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8"
+    };
+}
+
 pub(crate) const CLOCK: &str = clock!();
+/// The server's start time, as a part of a statement and as a statement.
+pub(crate) const SERVER_START: &str = server!();
+pub(crate) const SERVER: &str = concat!("SELECT ", server!());
 pub(crate) const SESSION: &str = session!("SET");
 /// Behind a transaction pooler a session is only as long as a transaction.
-pub(crate) const BEGIN: &str = concat!("BEGIN; ", session!("SET LOCAL"), clock!());
-pub(crate) const BEGIN_ALONE: &str = concat!("BEGIN; ", clock!());
+pub(crate) const BEGIN: &str = concat!("BEGIN; ", session!("SET LOCAL"), clock!(), ", ", server!());
+pub(crate) const BEGIN_ALONE: &str = concat!("BEGIN; ", clock!(), ", ", server!());
+/// Begins a transaction whose time is known already.
+pub(crate) const BEGIN_LATE: &str = concat!("BEGIN; SELECT ", server!());
 
 const ACQUIRE_PATIENCE: Duration = Duration::from_secs(5);
 

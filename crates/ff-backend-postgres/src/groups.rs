@@ -259,6 +259,7 @@ impl<'r> Group<'r, Tried<'r>> for AttemptOwn {
         ("worker_instance_id", "text"),
         ("lease_expires_at_ms", "int8"),
         ("started_at_ms", "int8"),
+        ("lease_nonce", "int8"),
         ("writer", "text"),
     ];
 
@@ -267,6 +268,7 @@ impl<'r> Group<'r, Tried<'r>> for AttemptOwn {
         viewer.cell(|unsure| unsure.row.worker_instance_id.as_deref());
         viewer.cell(|unsure| ms(unsure.row.lease_expires_at));
         viewer.cell(|unsure| ms(unsure.row.started_at));
+        viewer.cell(|unsure| unsure.row.lease_nonce as i64);
         viewer.cell(|unsure| unsure.writer);
     }
 }

@@ -10,6 +10,7 @@
 mod alone;
 mod behind;
 mod binding;
+mod cache;
 mod claim;
 mod clock;
 mod columns;
@@ -53,15 +54,13 @@ use ff_core::store::{Batch, Bells, Query, Rows, Store};
 use ff_core::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
-use tokio::sync::{OnceCell, RwLock, watch};
+use tokio::sync::{RwLock, watch};
 use uuid::Uuid;
 
 use alone::Turns;
-use claim::Outlines;
+use cache::Caches;
 use clock::Time;
 use error::store_error;
-use graphs::Young;
-use held::Held;
 use listen::Outbox;
 use sql::Writes;
 use statements::Statements;
@@ -79,12 +78,9 @@ pub(crate) struct PostgresStore {
     readers: PgPool,
     /// Connections that write and have nothing to do right now.
     idle: Mutex<Vec<Writer>>,
-    identity: OnceCell<Identity>,
     statements: Arc<Statements>,
     writes: Writes,
-    outlines: Outlines,
-    held: Held,
-    young: Young,
+    caches: Caches,
     turns: Turns,
     time: Time,
     bells: Arc<Bells>,
@@ -150,12 +146,9 @@ impl PostgresBackend {
             connecting,
             readers,
             idle: Mutex::default(),
-            identity: OnceCell::new(),
             statements: Arc::default(),
             writes: Writes::default(),
-            outlines: Outlines::default(),
-            held: Held::default(),
-            young: Young::default(),
+            caches: Caches::default(),
             turns: Turns::default(),
             time: options.clock.map_or_else(Time::database, Time::Given),
             bells: Arc::default(),
@@ -248,7 +241,7 @@ impl PostgresStore {
             let sweep_lock = history_id.as_u64_pair().0 as i64;
             Ok(Identity { history_id, shards, sweep_lock })
         };
-        self.identity.get_or_try_init(read).await.copied()
+        self.caches.current().identity.get_or_try_init(read).await.copied()
     }
 
     /// The shard of the log that an event belongs to, and its partition. All events of an execution
@@ -302,7 +295,7 @@ impl Store for PostgresStore {
 
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
         let change = self.run(batch).await?;
-        self.outlines.learn(&change);
+        self.caches.current().outlines.learn(&change);
         self.bells.ring(&change);
         self.outbox.tell(&change);
         Ok(())

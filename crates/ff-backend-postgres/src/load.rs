@@ -23,14 +23,15 @@ use ff_core::store::{Batch, Lock, Needs, RetentionScan, Scan, Walk, Walked, Worl
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::{Executor, PgConnection, Postgres};
+use sqlx::{Executor, PgConnection, Postgres, Row};
 use uuid::Uuid;
 
-use crate::claim::Outlines;
+use crate::cache::Cache;
 use crate::columns::{Column, LANE, narrow};
+use crate::config::BEGIN_LATE;
 use crate::error::store_error;
-use crate::graphs::{Writers, Young};
-use crate::held::{Held, Unlocked};
+use crate::graphs::Writers;
+use crate::held::Unlocked;
 use crate::query::DIALECT;
 use crate::statements::Statements;
 use crate::values::bind;
@@ -39,10 +40,8 @@ pub(crate) struct Loader<'c> {
     pub connection: &'c mut PgConnection,
     pub words: &'c mut Words,
     pub statements: &'c Statements,
-    pub outlines: &'c Outlines,
-    pub held: &'c Held,
+    pub cache: &'c Cache,
     pub unlocked: Unlocked,
-    pub young: &'c Young,
     /// The flows that this transaction has locked.
     pub locked_flows: HashSet<FlowKey>,
     /// Who left them as they were found.
@@ -94,8 +93,9 @@ impl Loader<'_> {
     /// Begins the transaction, if it has not begun.
     pub async fn begin(&mut self) -> Result<(), StoreError> {
         if !self.begun {
-            let begun = self.connection.execute("BEGIN").await;
-            begun.map_err(|error| store_error(&error))?;
+            let begun = self.connection.fetch_one(BEGIN_LATE).await;
+            let begun = begun.map_err(|error| store_error(&error))?;
+            self.cache.check(begun.try_get(0).map_err(|error| store_error(&error))?)?;
             (self.begun, self.locking) = (true, true);
         }
         Ok(())
@@ -153,7 +153,7 @@ impl Loader<'_> {
         let unread = |key: &&ExecutionKey| {
             let stored = self.careful || unwritten.contains(*key);
             !world.executions.is_loaded(key)
-                && (stored || !self.held.take(**key, world, &mut self.unlocked))
+                && (stored || !self.cache.held.take(**key, world, &mut self.unlocked))
         };
         let keys: Vec<&ExecutionKey> = keys.iter().filter(unread).collect();
         if keys.is_empty() {

@@ -30,7 +30,7 @@ impl Loader<'_> {
         for key in ending.iter().filter(|_| self.locking || !self.begun) {
             let stored = self.careful || needs.unwritten.contains(key);
             let held = world.executions.is_loaded(key)
-                || (!stored && self.held.take(*key, world, &mut self.unlocked));
+                || (!stored && self.cache.held.take(*key, world, &mut self.unlocked));
             match world.executions.get(key).filter(|_| held) {
                 Some(row) => {
                     let flow = row.flow_id.map(|id| FlowKey { partition: key.partition, id });

@@ -16,6 +16,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (11, "webhooks", include_str!("../migrations/0011_webhooks.sql")),
     (12, "fill", include_str!("../migrations/0012_fill.sql")),
     (13, "event_views", include_str!("../migrations/0013_event_views.sql")),
+    (14, "leases", include_str!("../migrations/0014_leases.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

@@ -66,14 +66,13 @@ async fn write(
     let identity = store.identity(connection).await?;
     let clock = connection.fetch_one(CLOCK).await.map_err(|error| store_error(&error))?;
     let now = store.time.observe(clock.try_get(0).map_err(|error| store_error(&error))?);
+    let cache = store.caches.current();
     let mut loader = Loader {
         connection,
         words: &mut Words::default(),
         statements: &store.statements,
-        outlines: &store.outlines,
-        held: &store.held,
+        cache: &cache,
         unlocked: Unlocked::default(),
-        young: &store.young,
         locked_flows: HashSet::new(),
         flow_writers: Writers::default(),
         sweep_lock: identity.sweep_lock,

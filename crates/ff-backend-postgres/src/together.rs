@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use ff_core::rows::{AttemptRow, ExecutionRow, TimerRow};
 
 use crate::binding::{Columns, Group};
+use crate::config::SERVER_START;
 use crate::groups::{
     Attempt, AttemptOwn, Detail, Documents, EventEach, EventHome, EventShared, Key, Moved,
     MovedOwn, NewEach, NewOptions, NewShared, Placed, Timer, Unsure,
@@ -123,6 +124,9 @@ pub(crate) fn text((shape, others): &(Shape, Vec<Other>)) -> String {
     match shape.get(Part::Events) {
         Some(alike) => {
             let alone = shape.0 & ALONE != 0;
+            if alone {
+                counts.push((SERVER_START.to_owned(), true));
+            }
             let answer = if alone { OR_FAIL } else { ANSWER };
             append(&with, &counts, alike, &mut parameters) + answer
         }

@@ -12,6 +12,7 @@ use ff_core::types::TimestampMs;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row};
 
 use crate::alone::Backend;
+use crate::cache::{Cache, ServerStart, server_start};
 use crate::columns::narrow;
 use crate::config::{BEGIN, BEGIN_ALONE};
 use crate::error::store_error;
@@ -41,6 +42,8 @@ pub(crate) struct Writer {
     pub connection: PgConnection,
     /// What serves the connection, if it is known.
     pub backend: Option<Backend>,
+    /// The run of the server that the connection was made to.
+    pub server: ServerStart,
     words: Words,
     /// It has served before, so the server may have gone since.
     used: bool,
@@ -90,20 +93,22 @@ impl PostgresStore {
 
     async fn attempt(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Change, StoreError> {
         let identity = self.identity(&mut writer.connection).await?;
+        let cache = self.caches.of(writer.server);
         let needs = batch.needs();
         let careful = self.pooled || writer.careful;
-        let turn = match !careful && self.touches_known_rows(&needs) {
+        let turn = match !careful && Self::touches_known_rows(&cache, &needs) {
             true => self.turns.take(batch.len()).await,
             false => self.turns.take_beside().await,
         };
         // Until the commit is sent, a server that does not answer has written nothing.
-        let prepared = self.prepare(writer, batch, needs, identity, turn.is_alone());
+        let prepared = self.prepare(writer, &cache, batch, needs, (identity, turn.is_alone()));
         let prepared = tokio::time::timeout(TRANSACTION_PATIENCE, prepared).await;
         let prepared = prepared.map_err(|_| StoreError::Unavailable(SILENT.to_owned()));
         let done = match prepared.flatten() {
             Ok(Prepared::Nothing) => return Ok(Change::default()),
             Ok(Prepared::Written(change, appended, unlocked)) => {
-                let done = self.commit_prepared(writer, change, appended, identity.shards).await;
+                let shards = identity.shards;
+                let done = self.commit_prepared(writer, &cache, change, appended, shards).await;
                 done.map(|done| (done, unlocked))
             }
             Ok(Prepared::Alone(change, unlocked)) => {
@@ -112,7 +117,7 @@ impl PostgresStore {
                     self.turns.meet_somebody();
                 }
                 if let Ok((change, writer)) = &done {
-                    self.young.learn(change, &Writers::default(), writer.as_ref());
+                    cache.young.learn(change, &Writers::default(), writer.as_ref());
                 }
                 done.map(|done| (done, unlocked))
             }
@@ -120,7 +125,7 @@ impl PostgresStore {
         };
         let ((change, written_by), unlocked) = done?;
         if let Some(writer) = written_by {
-            self.held.learn(&change, &unlocked, &writer);
+            cache.held.learn(&change, &unlocked, &writer);
         }
         Ok(change)
     }
@@ -128,13 +133,14 @@ impl PostgresStore {
     async fn commit_prepared(
         &self,
         writer: &mut Writer,
+        cache: &Cache,
         change: Change,
         appended: Appended,
         shards: u16,
     ) -> Result<(Change, Option<Arc<str>>), StoreError> {
         let committed = self.commit(&mut writer.connection).await;
         if committed.is_err() {
-            self.young.forget();
+            cache.young.forget();
         }
         match committed {
             Err(StoreError::Unknown(why)) => {
@@ -157,25 +163,27 @@ impl PostgresStore {
     async fn prepare(
         &self,
         writer: &mut Writer,
+        cache: &Cache,
         batch: &mut Batch,
         needs: Needs,
-        identity: Identity,
-        alone: bool,
+        (identity, alone): (Identity, bool),
     ) -> Result<Prepared, StoreError> {
         let begun = Instant::now();
         let fresh = self.time.fresh().filter(|_| alone);
         let now = match fresh {
             Some(now) => now,
-            None => self.begin(&mut writer.connection).await?,
+            None => {
+                let (now, server) = self.begin(&mut writer.connection).await?;
+                cache.check(server)?;
+                now
+            }
         };
         let mut loader = Loader {
             connection: &mut writer.connection,
             words: &mut writer.words,
             statements: &self.statements,
-            outlines: &self.outlines,
-            held: &self.held,
+            cache,
             unlocked: Unlocked::default(),
-            young: &self.young,
             locked_flows: HashSet::new(),
             flow_writers: Writers::default(),
             sweep_lock: identity.sweep_lock,
@@ -213,16 +221,20 @@ impl PostgresStore {
             keeps: !self.pooled,
         };
         let appended = writing.write_and_append(&change, shard_of).await?;
-        self.young.learn(&change, &loader.flow_writers, appended.writer.as_ref());
+        cache.young.learn(&change, &loader.flow_writers, appended.writer.as_ref());
         Ok(Prepared::Written(change, appended, loader.unlocked))
     }
 
-    /// Begins a transaction and reads the clock, in one round trip.
-    async fn begin(&self, connection: &mut PgConnection) -> Result<TimestampMs, StoreError> {
+    /// Begins a transaction and reads the clock and the server's start, in one round trip.
+    async fn begin(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<(TimestampMs, ServerStart), StoreError> {
         let begin = if self.pooled { BEGIN } else { BEGIN_ALONE };
         let row = connection.fetch_one(begin).await.map_err(|error| store_error(&error))?;
         let now: i64 = row.try_get(0).map_err(|error| store_error(&error))?;
-        Ok(self.time.observe(now))
+        let server = row.try_get(1).map_err(|error| store_error(&error))?;
+        Ok((self.time.observe(now), server))
     }
 
     /// A commit whose answer does not come is neither kept nor lost until somebody looks.
@@ -330,7 +342,8 @@ impl PostgresStore {
             StoreError::Failed(why) => StoreError::Unavailable(why),
             other => other,
         })?;
-        self.young.forget();
+        let server = server_start(&mut connection).await?;
+        self.caches.reset(server);
         if !self.pooled {
             let set = connection.execute(crate::config::SESSION).await;
             set.map_err(|error| store_error(&error))?;
@@ -340,7 +353,8 @@ impl PostgresStore {
             false => Some(Backend::of(&mut connection).await?),
         };
         let words = Words::default();
-        Ok(Writer { connection, backend, words, used: false, careful: false, lost: false })
+        let (used, careful, lost) = (false, false, false);
+        Ok(Writer { connection, backend, server, words, used, careful, lost })
     }
 
     pub(crate) fn keep(&self, writer: Writer) {

@@ -12,6 +12,7 @@ use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
 
 use crate::binding::Bound;
+use crate::cache::ServerStart;
 use crate::columns::narrow;
 use crate::error::store_error;
 use crate::groups::{
@@ -66,15 +67,19 @@ impl Writing<'_> {
         Ok(Appended { writer: appended.writer.or(written.writer), ..appended })
     }
 
-    /// Everything in one statement that is a transaction of its own.
+    /// Everything in one statement that is a transaction of its own, if the server still is in the
+    /// run that the rows were kept in.
     pub async fn write_alone(
         &mut self,
         change: &Change,
+        server: ServerStart,
         shard_of: impl Fn(Option<ExecutionKey>, Option<Uuid>) -> (u16, u16),
     ) -> Result<Appended, StoreError> {
         let (log, mut shape) = (Log::of(change, shard_of), Shape::default());
         shape.be_alone();
-        self.write_together(change, Parts::put(change), Some(&log), shape).await
+        let mut parts = Parts::put(change);
+        parts.expected.push(server);
+        self.write_together(change, parts, Some(&log), shape).await
     }
 
     /// Everything but the events.

@@ -56,8 +56,8 @@ pub(crate) const REWRITE_EXECUTION: &str = "UPDATE ff_exec_core SET priority = ?
 pub(crate) const REWRITE_ATTEMPT: &str = "UPDATE ff_attempt SET attempt_type = ?3, \
     lease_epoch = ?4, worker_id = ?5, worker_instance_id = ?6, lease_expires_at_ms = ?7, \
     started_at_ms = ?8, terminal_at_ms = ?9, outcome = ?10, failure_reason = ?11, \
-    failure_category = ?12, retry_at_ms = ?13, progress_pct = ?14, progress_message = ?15 \
-    WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2";
+    failure_category = ?12, retry_at_ms = ?13, progress_pct = ?14, progress_message = ?15, \
+    lease_nonce = ?16 WHERE partition_key = 0 AND execution_id = ?1 AND attempt_index = ?2";
 
 /// Everything of a flow that may change.
 pub(crate) const UPDATE_FLOW: &str = "UPDATE OR FAIL ff_flow_core SET graph_revision = ?2, \
@@ -89,7 +89,7 @@ impl Default for Statements {
             attempt: Insert::new(
                 "ff_attempt",
                 &format!("execution_id, {ATTEMPT}"),
-                &["execution_id"],
+                &["execution_id", "lease_nonce"],
             ),
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn flow_cells(row: &FlowRow) -> [Cell<'_>; 13] {
 }
 
 /// In the order of `execution_id` and the columns of `ATTEMPT`.
-pub(crate) fn attempt_cells(row: &AttemptRow) -> [Cell<'_>; 15] {
+pub(crate) fn attempt_cells(row: &AttemptRow) -> [Cell<'_>; 16] {
     [
         Cell::Bytes(row.key.execution.id.as_bytes()),
         Cell::Int(i64::from(row.key.index)),
@@ -157,6 +157,7 @@ pub(crate) fn attempt_cells(row: &AttemptRow) -> [Cell<'_>; 15] {
         Cell::time(row.retry_at),
         row.progress_percent.map_or(Cell::Null, |percent| Cell::Int(i64::from(percent))),
         Cell::text(row.progress_message.as_ref()),
+        Cell::Int(row.lease_nonce as i64),
     ]
 }
 

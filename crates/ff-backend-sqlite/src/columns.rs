@@ -14,7 +14,7 @@ pub(crate) const EXECUTION: &str = "execution_id, home_partition, flow_id, names
 
 pub(crate) const ATTEMPT: &str = "attempt_index, attempt_type, lease_epoch, worker_id, \
     worker_instance_id, lease_expires_at_ms, started_at_ms, terminal_at_ms, outcome, \
-    failure_reason, failure_category, retry_at_ms, progress_pct, progress_message";
+    failure_reason, failure_category, retry_at_ms, progress_pct, progress_message, lease_nonce";
 
 pub(crate) const FLOW: &str = "flow_id, partition_key, namespace, flow_kind, graph_revision, \
     public_flow_state, created_at_ms, terminal_at_ms, node_count, edge_count, completed_count, \

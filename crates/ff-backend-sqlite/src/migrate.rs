@@ -22,6 +22,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (8, include_str!("sql/tokens.sql")),
     (11, include_str!("sql/webhooks.sql")),
     (13, include_str!("sql/event_views.sql")),
+    (14, include_str!("sql/leases.sql")),
 ];
 
 fn known() -> i64 {

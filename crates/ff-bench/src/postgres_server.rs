@@ -38,6 +38,7 @@ impl Server {
             durable: true,
             settings: settings.to_vec(),
             folder: Some(folder.to_owned()),
+            ..ClusterOptions::default()
         };
         let plain = settings.clone();
         settings.extend(COUNTER.map(own));

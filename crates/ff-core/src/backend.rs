@@ -14,6 +14,7 @@ pub struct Handle {
     execution: ExecutionKey,
     attempt_index: u32,
     lease_epoch: LeaseEpoch,
+    lease_nonce: u64,
     lease_ttl_ms: u32,
     worker_instance_id: WorkerInstanceId,
     kind: HandleKind,
@@ -35,13 +36,21 @@ impl Handle {
     pub(crate) fn new(
         execution: ExecutionKey,
         attempt_index: u32,
-        lease_epoch: u64,
+        (lease_epoch, lease_nonce): (u64, u64),
         lease_ttl_ms: u32,
         worker_instance_id: WorkerInstanceId,
         kind: HandleKind,
     ) -> Self {
         let lease_epoch = LeaseEpoch(lease_epoch);
-        Self { execution, attempt_index, lease_epoch, lease_ttl_ms, worker_instance_id, kind }
+        Self {
+            execution,
+            attempt_index,
+            lease_epoch,
+            lease_nonce,
+            lease_ttl_ms,
+            worker_instance_id,
+            kind,
+        }
     }
 
     pub fn execution_id(&self) -> ExecutionId {
@@ -58,6 +67,11 @@ impl Handle {
 
     pub fn lease_epoch(&self) -> LeaseEpoch {
         self.lease_epoch
+    }
+
+    /// Tells leases of the same epoch apart, of which a restore of the store makes two.
+    pub fn lease_nonce(&self) -> u64 {
+        self.lease_nonce
     }
 
     pub fn lease_ttl_ms(&self) -> u32 {
@@ -80,11 +94,12 @@ impl Handle {
             HandleKind::Reclaimed => 'c',
         };
         format!(
-            "ffh1.{kind}.{}.{}.{}.{}.{}.{}",
+            "ffh2.{kind}.{}.{}.{}.{}.{:x}.{}.{}",
             self.execution.partition,
             self.execution.id.simple(),
             self.attempt_index,
             self.lease_epoch.0,
+            self.lease_nonce,
             self.lease_ttl_ms,
             self.worker_instance_id.as_str()
         )
@@ -97,7 +112,11 @@ impl Handle {
     }
 
     fn decode_parts(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix("ffh1.")?.splitn(7, '.');
+        // Leases that were handed out before the second version have no nonce.
+        let (mut parts, has_nonce) = match text.strip_prefix("ffh2.") {
+            Some(rest) => (rest.splitn(8, '.'), true),
+            None => (text.strip_prefix("ffh1.")?.splitn(7, '.'), false),
+        };
         let kind = match parts.next()? {
             "f" => HandleKind::Fresh,
             "r" => HandleKind::Resumed,
@@ -108,11 +127,16 @@ impl Handle {
         let id = uuid::Uuid::try_parse(parts.next()?).ok()?;
         let attempt_index = parts.next()?.parse().ok()?;
         let lease_epoch = parts.next()?.parse().ok()?;
+        let lease_nonce = match has_nonce {
+            true => u64::from_str_radix(parts.next()?, 16).ok()?,
+            false => 0,
+        };
         let ttl = parts.next()?.parse().ok();
         let lease_ttl_ms = ttl.filter(|ttl| *ttl <= crate::limits::LEASE_TTL_MAX_MS)?;
         let worker = WorkerInstanceId::try_new(parts.next()?).ok()?;
         let execution = ExecutionKey { partition, id };
-        Some(Self::new(execution, attempt_index, lease_epoch, lease_ttl_ms, worker, kind))
+        let fence = (lease_epoch, lease_nonce);
+        Some(Self::new(execution, attempt_index, fence, lease_ttl_ms, worker, kind))
     }
 }
 
@@ -193,9 +217,19 @@ mod tests {
     fn handles_survive_their_text_form() {
         let key = ExecutionKey { partition: 7, id: uuid::Uuid::from_u128(42) };
         let worker = WorkerInstanceId::new("host.1.2");
-        let handle = Handle::new(key, 3, 9, 30_000, worker, HandleKind::Reclaimed);
+        let handle = Handle::new(key, 3, (9, 77), 30_000, worker.clone(), HandleKind::Reclaimed);
         assert_eq!(Handle::decode(&handle.encode()).unwrap(), handle);
-        for bad in ["", "ffh1.", "ffh2.f.0.0.0.0.0.w", "ffh1.f.0.zz.0.0.0.w", "ffh1.f.0.1.0.0.0."] {
+        let former = "ffh1.c.7.0000000000000000000000000000002a.3.9.30000.host.1.2";
+        let expected = Handle::new(key, 3, (9, 0), 30_000, worker, HandleKind::Reclaimed);
+        assert_eq!(Handle::decode(former).unwrap(), expected);
+        for bad in [
+            "",
+            "ffh1.",
+            "ffh2.f.0.0.0.0.0.w",
+            "ffh3.f.0.0.0.0.0.w",
+            "ffh1.f.0.zz.0.0.0.w",
+            "ffh1.f.0.1.0.0.0.",
+        ] {
             assert!(Handle::decode(bad).is_err(), "{bad:?}");
         }
     }

@@ -11,6 +11,7 @@ mod flows;
 mod migrations;
 mod model;
 mod records;
+mod restored;
 mod schedules;
 mod secrets;
 mod steps;

@@ -133,15 +133,21 @@ pub async fn forged(f: &Fixture) {
     let (id, handle) = f.start(item()).await;
     let (partition, uuid) = (id.partition(), id.uuid().simple());
     let (attempt, epoch) = (handle.attempt_index(), handle.lease_epoch().0);
-    for (attempt, epoch, worker) in [
-        (attempt + 1, epoch, "worker-1"),
-        (attempt, epoch + 1, "worker-1"),
-        (attempt, epoch - 1, "worker-1"),
-        (attempt, epoch, "worker-2"),
+    let nonce = handle.lease_nonce();
+    for (attempt, epoch, nonce, worker) in [
+        (attempt + 1, epoch, nonce, "worker-1"),
+        (attempt, epoch + 1, nonce, "worker-1"),
+        (attempt, epoch - 1, nonce, "worker-1"),
+        (attempt, epoch, nonce + 1, "worker-1"),
+        (attempt, epoch, nonce, "worker-2"),
     ] {
-        let text = format!("ffh1.f.{partition}.{uuid}.{attempt}.{epoch}.{LEASE_MS}.{worker}");
+        let text =
+            format!("ffh2.f.{partition}.{uuid}.{attempt}.{epoch}.{nonce:x}.{LEASE_MS}.{worker}");
         locked_out(f, &id, &Handle::decode(&text).unwrap(), "stale_lease").await;
     }
+    // What others can see of a lease is not enough to use it.
+    let text = format!("ffh1.f.{partition}.{uuid}.{attempt}.{epoch}.{LEASE_MS}.worker-1");
+    locked_out(f, &id, &Handle::decode(&text).unwrap(), "stale_lease").await;
     let copy = Handle::decode(&handle.encode()).unwrap();
     f.backend.complete(&copy, None).await.expect("a handle survives its text form");
 }

@@ -40,6 +40,13 @@ const NODES: usize = 4;
 const ADDED: usize = 3;
 
 impl FlowStep {
+    pub fn handle_mut(&mut self) -> Option<&mut Handle> {
+        match self {
+            Self::Extend(handle, _) | Self::WaitChildren(handle) => Some(handle),
+            _ => None,
+        }
+    }
+
     /// Makes the call; also returns the members of a flow that it has made.
     pub async fn run(&self, on: &dyn EngineBackend) -> (String, Vec<ExecutionId>) {
         if let Self::Fork(args) = self {

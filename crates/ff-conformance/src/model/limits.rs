@@ -70,6 +70,13 @@ fn units(amount: u64) -> Amounts {
 }
 
 impl LimitStep {
+    pub fn handle_mut(&mut self) -> Option<&mut Handle> {
+        match &mut self.call {
+            LimitCall::Report(handle, _) => Some(handle),
+            _ => None,
+        }
+    }
+
     pub async fn run(&self, on: &dyn EngineBackend) -> String {
         let (own, budget, quota) = (&self.namespace, BudgetId::new(BUDGET), QuotaId::new(QUOTA));
         match self.call.clone() {

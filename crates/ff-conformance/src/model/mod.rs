@@ -18,10 +18,12 @@ mod stream;
 mod waits;
 mod webhooks;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ff_core::backend::Handle;
 use ff_core::engine::EngineConfig;
 use ff_core::engine::clock::ManualClock;
 use ff_core::engine_backend::{CounterOperations, EngineBackend, Namespaced};
@@ -101,16 +103,18 @@ impl Model {
             let mut expected = Vec::new();
             for (index, pair) in pairs.iter_mut().enumerate() {
                 let step = pair.sequence.next();
-                let (subject, own) = (pair.subject.clone(), step.clone());
-                running.spawn(async move { (index, own.run(&*subject).await.0) });
+                let (subject, own) = (pair.subject.clone(), pair.for_subject(&step));
+                running.spawn(async move { (index, own.run(&*subject).await) });
                 let (answer, given) = step.run(&*pair.memory).await;
+                let handles = given.handles.clone();
                 pair.sequence.learn(given);
-                expected.push((step, answer));
+                expected.push((step, answer, handles));
             }
             while let Some(answered) = running.join_next().await {
-                let (index, answer) = answered.map_err(|error| error.to_string())?;
-                let (step, expected) = &expected[index];
+                let (index, (answer, given)) = answered.map_err(|error| error.to_string())?;
+                let (step, expected, handles) = &expected[index];
                 pairs[index].compare(&format!("step {at}: {step:?}"), expected, &answer)?;
+                pairs[index].handles.extend(handles.iter().cloned().zip(given.handles));
             }
             keys.change(&mut plan, sides).await?;
             logs.compare(sides, &pairs, at).await?;
@@ -169,7 +173,7 @@ impl Model {
             Arc::new(Namespaced::new(backend.clone(), sequence.namespace()))
         };
         let (subject, memory) = (confine(&self.subject), confine(memory));
-        Pair { seed, subject, memory, sequence }
+        Pair { seed, subject, memory, sequence, handles: HashMap::new() }
     }
 
     /// Mostly nothing; sometimes enough for a lease, a delay, a deadline, a key or retention.
@@ -230,9 +234,21 @@ struct Pair {
     subject: Arc<dyn EngineBackend>,
     memory: Arc<dyn EngineBackend>,
     sequence: Sequence,
+    /// The subject's handles by those of memory: each side draws its own nonces.
+    handles: HashMap<Handle, Handle>,
 }
 
 impl Pair {
+    fn for_subject(&self, step: &Step) -> Step {
+        let mut step = step.clone();
+        for handle in step.handles_mut() {
+            if let Some(own) = self.handles.get(handle) {
+                *handle = own.clone();
+            }
+        }
+        step
+    }
+
     fn compare(&self, what: &str, expected: &str, answer: &str) -> Result<(), String> {
         if expected == answer {
             return Ok(());

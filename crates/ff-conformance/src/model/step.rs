@@ -64,6 +64,23 @@ pub struct Given {
 }
 
 impl Step {
+    /// The handles that the call names.
+    pub fn handles_mut(&mut self) -> Vec<&mut Handle> {
+        match self {
+            Self::Renew(handles) => handles.iter_mut().collect(),
+            Self::Progress(handle, ..)
+            | Self::Complete(handle, _)
+            | Self::Fail(handle, _)
+            | Self::Cancel(handle, _)
+            | Self::Delay(handle, _) => vec![handle],
+            Self::Stream(step) => step.handle_mut().into_iter().collect(),
+            Self::Wait(step) => step.handle_mut().into_iter().collect(),
+            Self::Limit(step) => step.handle_mut().into_iter().collect(),
+            Self::Flow(step) => step.handle_mut().into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Makes the call; also returns what it was given.
     pub async fn run(&self, on: &dyn EngineBackend) -> (String, Given) {
         let mut given = Given::default();
@@ -71,7 +88,9 @@ impl Step {
             Self::Claim(args) => {
                 let claimed = on.claim_many(args.clone()).await;
                 given.handles = claimed.iter().flatten().map(|one| one.handle.clone()).collect();
-                text(on, &claimed)
+                let nonce = |handle: &Handle| format!(".{:x}.", handle.lease_nonce());
+                let nonces = given.handles.iter().map(nonce);
+                nonces.fold(text(on, &claimed), |text, nonce| text.replace(&nonce, ".nonce."))
             }
             Self::Flow(step) => {
                 let (answer, forked) = step.run(on).await;

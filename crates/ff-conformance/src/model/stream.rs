@@ -29,6 +29,15 @@ pub enum StreamStep {
 }
 
 impl StreamStep {
+    pub fn handle_mut(&mut self) -> Option<&mut Handle> {
+        match self {
+            Self::RecordStep(handle, ..)
+            | Self::SleepStep(handle, ..)
+            | Self::AppendFrames(handle, _) => Some(handle),
+            _ => None,
+        }
+    }
+
     pub async fn run(&self, on: &dyn EngineBackend) -> String {
         fn text(answer: &impl Debug) -> String {
             format!("{answer:?}")

@@ -35,6 +35,15 @@ const NAMES: [&str; 2] = ["go", "stop"];
 const IDS: u64 = 12;
 
 impl WaitStep {
+    pub fn handle_mut(&mut self) -> Option<&mut Handle> {
+        match self {
+            Self::Suspend(handle, _) | Self::CreateWaitpoint(handle, _) | Self::Observe(handle) => {
+                Some(handle)
+            }
+            _ => None,
+        }
+    }
+
     pub async fn run(&self, on: &dyn EngineBackend) -> String {
         match self.clone() {
             Self::Suspend(handle, args) => text(on, &on.suspend(&handle, *args).await),

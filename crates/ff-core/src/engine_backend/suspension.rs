@@ -94,8 +94,7 @@ pub trait SuspensionOperations: EngineBackend {
         let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
         let attempt = rows.attempts.iter().find(|one| one.key.index == row.attempt_index);
         let held = attempt.is_some_and(|attempt| {
-            row.attempt_index == handle.attempt_index()
-                && attempt.lease_epoch == handle.lease_epoch().0
+            attempt.is_fenced_by(handle)
                 && attempt.holder() == Some(handle.worker_instance_id().as_str())
         });
         if !held {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Row;
+use crate::backend::Handle;
 use crate::state::{AttemptOutcome, AttemptType};
 use crate::types::{ExecutionKey, TimestampMs};
 
@@ -17,6 +18,9 @@ pub struct AttemptRow {
     pub key: AttemptKey,
     pub attempt_type: AttemptType,
     pub lease_epoch: u64,
+    /// Drawn at random for each claim. After a restore the same epoch is handed out again, and this
+    /// tells its lease from the one that was lost. 0 if the lease was written by other means.
+    pub lease_nonce: u64,
     pub worker_id: Option<Arc<str>>,
     pub worker_instance_id: Option<Arc<str>>,
     pub lease_expires_at: Option<TimestampMs>,
@@ -35,6 +39,13 @@ impl AttemptRow {
     /// Somebody holds a lease on this attempt, expired or not.
     pub fn is_leased(&self) -> bool {
         self.lease_expires_at.is_some() && self.holder().is_some()
+    }
+
+    /// Whether the handle was given out with the last lease on this attempt.
+    pub fn is_fenced_by(&self, handle: &Handle) -> bool {
+        self.key.index == handle.attempt_index()
+            && self.lease_epoch == handle.lease_epoch().0
+            && self.lease_nonce == handle.lease_nonce()
     }
 
     pub fn holder(&self) -> Option<&str> {

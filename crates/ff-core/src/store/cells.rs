@@ -211,6 +211,7 @@ impl<'r, C: Cells> Reader<'r, C> {
             retry_at: self.time()?,
             progress_percent: self.opt_int()?.and_then(|percent| u8::try_from(percent).ok()),
             progress_message: self.own_text()?,
+            lease_nonce: self.number()?,
         })
     }
 

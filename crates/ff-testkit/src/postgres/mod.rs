@@ -14,6 +14,7 @@
 
 mod account;
 mod binaries;
+mod restore;
 mod server;
 
 use std::fs;
@@ -40,6 +41,8 @@ pub struct ClusterOptions {
     pub durable: bool,
     /// Settings of the server; they win over those that are chosen here.
     pub settings: Vec<(String, String)>,
+    /// Whether the write-ahead log is archived, which a point-in-time restore needs.
+    pub archive: bool,
     /// Where the temporary folder is made, for those who care about the disk.
     pub folder: Option<PathBuf>,
 }
@@ -66,10 +69,13 @@ impl Cluster {
         fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
         let folder = temporary(&parent.canonicalize()?, account)?;
         let sockets = temporary(&std::env::temp_dir(), account)?;
-        let mut settings = chosen(options.durable, sockets.path());
-        settings.extend(options.settings);
+        let settings = chosen(options.durable, sockets.path());
         let mut cluster =
             Self { binaries, account, settings, port: 0, server: None, folder, sockets };
+        if options.archive {
+            cluster.settings.extend(cluster.archiving()?);
+        }
+        cluster.settings.extend(options.settings);
         cluster.initialise()?;
         cluster.start_on_some_port()?;
         Ok(cluster)
@@ -195,7 +201,10 @@ impl Cluster {
 
     /// One of the server's programs, to be run as the account that owns its files.
     fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.bin(name));
+        self.as_account(Command::new(self.bin(name)))
+    }
+
+    fn as_account(&self, mut command: Command) -> Command {
         command.env("LC_ALL", "C").current_dir(self.folder.path());
         if let Some(account) = self.account {
             account.run(&mut command);

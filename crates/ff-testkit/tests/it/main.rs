@@ -18,6 +18,7 @@ fn a_cluster_survives_its_crash() {
         durable: true,
         settings: vec![("max_connections".into(), "50".into())],
         folder: Some(folder.path().to_owned()),
+        ..ClusterOptions::default()
     };
     let mut cluster = Cluster::start(options).unwrap();
     let show = |cluster: &Cluster, name: &str| {

@@ -35,7 +35,7 @@ pub fn kill_and_judge(
     let (cluster, backend) = match store.as_str() {
         "sqlite" => (None, format!("sqlite:{}", dir.join("chaos.db").display())),
         "postgres" => {
-            let durable = ClusterOptions { durable: true, settings: Vec::new(), folder: None };
+            let durable = ClusterOptions { durable: true, ..ClusterOptions::default() };
             let cluster = Cluster::start(durable)?;
             let url = cluster.url();
             (Some(cluster), url)

@@ -78,7 +78,7 @@ fn server_options(options: &Options) -> ClusterOptions {
     let slow = [("wal_writer_delay", "10s"), ("wal_writer_flush_after", "1GB")];
     let slow = slow.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = if durable { Vec::new() } else { slow.into() };
-    ClusterOptions { durable, settings, folder: None }
+    ClusterOptions { durable, settings, ..ClusterOptions::default() }
 }
 
 pub async fn open_child(options: &Options) -> anyhow::Result<Arc<PostgresBackend>> {

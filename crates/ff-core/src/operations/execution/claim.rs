@@ -32,7 +32,7 @@ pub struct Claim {
     pub max: usize,
     /// How many executions it looks at, if that is more than it wants.
     pub view: usize,
-    /// Names the timer that watches this call's leases.
+    /// Names the timer that watches this call's leases, and lends them its random bits.
     pub claim_id: Uuid,
 }
 
@@ -203,7 +203,7 @@ impl Claim {
         let handle = Handle::new(
             row.key,
             row.attempt_index,
-            epoch,
+            (epoch, self.lease_nonce()),
             self.lease_ttl_ms,
             WorkerInstanceId::new(&*self.worker_instance_id),
             kind,
@@ -229,6 +229,11 @@ impl Claim {
         }
     }
 
+    /// The random half of the claim's id, as a number that every store can hold.
+    fn lease_nonce(&self) -> u64 {
+        self.claim_id.as_u64_pair().1 & u64::MAX >> 2
+    }
+
     /// The attempt as its worker begins it, or goes on with it; its lease apart.
     fn attempt(
         &self,
@@ -242,6 +247,7 @@ impl Claim {
             key: AttemptKey { execution: row.key, index: row.attempt_index },
             attempt_type,
             lease_epoch: 0,
+            lease_nonce: self.lease_nonce(),
             worker_id: Some(self.worker_id.clone()),
             worker_instance_id: Some(self.worker_instance_id.clone()),
             lease_expires_at: None,

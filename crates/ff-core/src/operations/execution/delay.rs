@@ -76,7 +76,6 @@ pub(crate) fn already_put_down(world: &World, handle: &Handle) -> Option<Timesta
     let attempt = world.current_attempt(row)?;
     let put_down = row.phase == LifecyclePhase::Runnable
         && row.attempt_state == AttemptState::AttemptInterrupted
-        && row.attempt_index == handle.attempt_index()
-        && attempt.lease_epoch == handle.lease_epoch().0;
+        && attempt.is_fenced_by(handle);
     put_down.then_some(row.not_before.unwrap_or(world.now))
 }

@@ -57,7 +57,7 @@ pub(crate) fn needs_unwritten(needs: &mut Needs, handle: &Handle) {
     needs.attempt(handle.key(), handle.attempt_index());
 }
 
-/// Refuses a handle unless it is the current attempt's, of the current epoch, and not expired by
+/// Refuses a handle unless it is the current attempt's, of the current lease, and not expired by
 /// the store's clock.
 pub(crate) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, EngineError> {
     let row = world.existing(handle.key())?;
@@ -74,8 +74,7 @@ pub(crate) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, En
     if mutants::active(Mutant::NoFence) {
         return Ok(Held { row, attempt });
     }
-    let same_fence = row.attempt_index == handle.attempt_index()
-        && attempt.lease_epoch == handle.lease_epoch().0
+    let same_fence = attempt.is_fenced_by(handle)
         && attempt.holder() == Some(handle.worker_instance_id().as_str());
     if !same_fence {
         return Err(EngineError::State(StateKind::StaleLease));
@@ -89,7 +88,6 @@ pub(crate) fn held<'w>(world: &'w World, handle: &Handle) -> Result<Held<'w>, En
 /// The handle's own attempt, if it has ended under exactly this fence: the mark of a repeated call.
 pub(crate) fn ended_under<'w>(world: &'w World, handle: &Handle) -> Option<&'w AttemptRow> {
     world.execution(handle.key())?;
-    world.attempt(handle.key(), handle.attempt_index()).filter(|attempt| {
-        attempt.lease_epoch == handle.lease_epoch().0 && attempt.outcome.is_some()
-    })
+    let attempt = world.attempt(handle.key(), handle.attempt_index())?;
+    (attempt.is_fenced_by(handle) && attempt.outcome.is_some()).then_some(attempt)
 }

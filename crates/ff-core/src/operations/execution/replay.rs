@@ -62,6 +62,7 @@ fn reset(row: &mut ExecutionRow) {
 fn reset_attempt(attempt: &AttemptRow) -> AttemptRow {
     AttemptRow {
         lease_epoch: attempt.lease_epoch + 1,
+        lease_nonce: 0,
         outcome: None,
         ended_at: None,
         worker_id: None,

@@ -85,7 +85,6 @@ impl WaitChildren {
         let Some(attempt) = world.current_attempt(row) else { return false };
         row.phase == LifecyclePhase::Runnable
             && row.attempt_state == AttemptState::AttemptInterrupted
-            && row.attempt_index == self.handle.attempt_index()
-            && attempt.lease_epoch == self.handle.lease_epoch().0
+            && attempt.is_fenced_by(&self.handle)
     }
 }
