@@ -147,6 +147,28 @@ pub struct CancelRequest {
 #[serde(default, deny_unknown_fields)]
 pub struct ReplayRequest {}
 
+/// What the new execution gets instead of what the original had, if anything.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResubmitRequest {
+    #[serde(default, deserialize_with = "bytes::present")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub payload: Option<Box<RawValue>>,
+    /// Any bytes, instead of `payload`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_base64: Option<String>,
+    /// The same resubmission under the same key is accepted once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
+impl ResubmitRequest {
+    pub fn bytes(&self) -> Result<Option<Vec<u8>>, BytesError> {
+        bytes::read(self.payload.as_deref(), self.payload_base64.as_deref())
+    }
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangePriorityRequest {

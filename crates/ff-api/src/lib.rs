@@ -24,8 +24,8 @@ pub use bulk::{BulkAnswer, BulkFilter, BulkSnapshot, PreviewBulkRequest, StartBu
 pub use bytes::{BytesError, JSON};
 pub use execution::{
     CancelRequest, ChangePriorityRequest, EventPage, ExecutionResult, HistoryPage, Payload,
-    ReplayRequest, RescheduleRequest, RevokeLeaseOutcome, RevokeLeaseRequest, StateAnswer,
-    SubmitBatchAnswer, SubmitBatchRequest, SubmitOutcome, SubmitRequest,
+    ReplayRequest, RescheduleRequest, ResubmitRequest, RevokeLeaseOutcome, RevokeLeaseRequest,
+    StateAnswer, SubmitBatchAnswer, SubmitBatchRequest, SubmitOutcome, SubmitRequest,
 };
 pub use flow::{
     CancelFlowAnswer, CancelFlowRequest, ExtendFlowRequest, FlowNodeRequest, ForkFlowRequest,

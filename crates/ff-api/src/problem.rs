@@ -16,6 +16,9 @@ pub struct Problem {
     pub detail: String,
     /// Whether the same request may succeed later.
     pub retryable: bool,
+    /// The execution that stands in the way, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<String>,
     /// Names the request in the server's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::types::NameError;
+use crate::types::{ExecutionId, NameError};
 
 /// What a caller should make of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,20 @@ pub struct ErrorEntry {
 }
 
 /// The errors that have no kinds.
-const WITHOUT_KINDS: [ErrorEntry; 6] = [
+const WITHOUT_KINDS: [ErrorEntry; 7] = [
     ErrorEntry {
         code: "not_found",
         variant: "NotFound",
         class: ErrorClass::Terminal,
         meaning: "it does not exist, or belongs to another namespace",
         remedy: "Check the id and the namespace; retention may have deleted it.",
+    },
+    ErrorEntry {
+        code: "unique_key_held",
+        variant: "UniqueKeyHeld",
+        class: ErrorClass::Terminal,
+        meaning: "another execution, which is named, holds the unique key until it ends",
+        remedy: "Wait for the end of that execution, or cancel it.",
     },
     ErrorEntry {
         code: "transport",
@@ -227,8 +234,12 @@ kinds!(
             "the lease has expired",
             "Stop working on it, and renew leases earlier.";
         ExecutionNotTerminal = "execution_not_terminal", Terminal,
+            "the execution has not ended, or it was cancelled: a cancelled execution cannot be \
+             replayed, use `resubmit`",
+            "Wait for its end, or start a cancelled execution's work anew with `resubmit`.";
+        ExecutionNotEnded = "execution_not_ended", Terminal,
             "the execution has not ended",
-            "Wait for its end. A cancelled execution cannot be replayed: submit it again.";
+            "Wait for its end, or cancel it.";
         MaxReplaysExhausted = "max_replays_exhausted", Terminal,
             "the execution was replayed as often as it may be",
             "Submit it again, or raise `max_replay_count` for new work.";
@@ -276,6 +287,9 @@ pub enum EngineError {
     Conflict(ConflictKind),
     #[error("{}: {}", .0.code(), .0.meaning())]
     State(StateKind),
+    /// Only one execution at a time may live under a unique key, and another one does.
+    #[error("unique_key_held: execution {holder} holds the unique key until it ends")]
+    UniqueKeyHeld { holder: ExecutionId },
     /// The store could not be used; nothing was changed unless it says that the outcome is unknown.
     #[error("{backend}: {source}")]
     Transport { backend: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
@@ -308,6 +322,7 @@ impl EngineError {
             Self::Contention(kind) => kind.code(),
             Self::Conflict(kind) => kind.code(),
             Self::State(kind) => kind.code(),
+            Self::UniqueKeyHeld { .. } => "unique_key_held",
             Self::Transport { .. } => "transport",
             Self::OutcomeUnknown { .. } => "outcome_unknown",
             Self::Unavailable { .. } => "unavailable",
@@ -318,7 +333,9 @@ impl EngineError {
 
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::NotFound { .. } | Self::Unavailable { .. } => ErrorClass::Terminal,
+            Self::NotFound { .. } | Self::Unavailable { .. } | Self::UniqueKeyHeld { .. } => {
+                ErrorClass::Terminal
+            }
             Self::Validation { kind, .. } => kind.class(),
             Self::Contention(kind) => kind.class(),
             Self::Conflict(kind) => kind.class(),

@@ -14,6 +14,8 @@ pub struct Refusal {
     pub detail: String,
     pub retryable: bool,
     pub retry_after: Option<Duration>,
+    /// The execution that stands in the way.
+    pub execution_id: Option<String>,
 }
 
 pub type Answered<T> = Result<T, Refusal>;
@@ -51,6 +53,7 @@ impl Refusal {
             detail: detail.into(),
             retryable,
             retry_after: (retryable && status >= 429).then_some(SOON),
+            execution_id: None,
         }
     }
 
@@ -76,6 +79,7 @@ impl Refusal {
             code: self.code.to_owned(),
             detail: self.detail.clone(),
             retryable: self.retryable,
+            execution_id: self.execution_id.clone(),
             request_id,
         }
     }
@@ -96,6 +100,9 @@ impl From<EngineError> for Refusal {
             EngineError::Contention(kind) => kind.meaning().to_owned(),
             EngineError::Conflict(kind) => kind.meaning().to_owned(),
             EngineError::State(kind) => kind.meaning().to_owned(),
+            EngineError::UniqueKeyHeld { holder } => {
+                format!("execution {holder} holds the unique key until it ends")
+            }
             // What a database says may hold statements and addresses: it goes into the log alone.
             EngineError::Transport { backend, source } => {
                 tracing::warn!(backend, error = %source, "the store could not be used");
@@ -108,7 +115,11 @@ impl From<EngineError> for Refusal {
             other => other.to_string(),
         };
         let (code, retryable) = (error.code(), error.retryable());
-        Self { status, code, detail, retryable, retry_after }
+        let execution_id = match error {
+            EngineError::UniqueKeyHeld { holder } => Some(holder.to_string()),
+            _ => None,
+        };
+        Self { status, code, detail, retryable, retry_after, execution_id }
     }
 }
 
@@ -126,9 +137,10 @@ fn status(error: &EngineError) -> StatusCode {
         EngineError::Conflict(kind) if kind.code() == "idempotency_key_reused" => {
             StatusCode::UNPROCESSABLE_ENTITY
         }
-        EngineError::Contention(_) | EngineError::Conflict(_) | EngineError::State(_) => {
-            StatusCode::CONFLICT
-        }
+        EngineError::Contention(_)
+        | EngineError::Conflict(_)
+        | EngineError::State(_)
+        | EngineError::UniqueKeyHeld { .. } => StatusCode::CONFLICT,
         EngineError::Unavailable { .. } => StatusCode::FORBIDDEN,
         EngineError::Transport { .. }
         | EngineError::OutcomeUnknown { .. }

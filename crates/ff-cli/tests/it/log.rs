@@ -39,8 +39,9 @@ fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
     let id = started["execution_id"].as_str().expect("an id");
     let refused = ask(&["run", "replay", id]);
     assert_eq!(refused.code, 1);
-    let why = "error: the execution has not ended (execution_not_terminal)";
+    let why = "error: the execution has not ended, or it was cancelled: ";
     assert!(refused.stderr.starts_with(why) && refused.stderr.contains("try:"));
+    assert!(refused.stderr.contains("use `resubmit` (execution_not_terminal)"));
 
     let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(told.expect("kill runs").success());

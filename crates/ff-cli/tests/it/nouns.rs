@@ -43,6 +43,10 @@ fn flows_are_submitted_drawn_listed_and_cancelled() {
     let member = member["execution_id"].as_str().expect("an id");
     let forked = parsed(&dev.run(&["run", "fork", member, "-i", "\"other\"", "-o", "json"]));
     assert_ne!(forked["flow_id"].as_str(), Some(id.as_str()));
+    let copy = parsed(&dev.run(&["run", "resubmit", member, "-i", "\"again\"", "-o", "json"]));
+    let copy = copy["execution_id"].as_str().expect("an id");
+    let shown = parsed(&dev.run(&["run", "show", copy, "-o", "json"]));
+    assert_eq!(shown["resubmitted_from"].as_str(), Some(member));
     let listed = parsed(&dev.run(&["flow", "ls", "-o", "json"]));
     assert_eq!(listed["flows"].as_array().map(Vec::len), Some(2));
     let failed = dev.run(&["flow", "ls", "--status", "failed,cancelled"]);

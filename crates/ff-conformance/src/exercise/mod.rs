@@ -28,6 +28,7 @@ mod namespaces;
 mod operator;
 mod quota;
 mod read;
+mod resubmit;
 mod retention;
 mod schedule;
 mod signal;
@@ -114,6 +115,9 @@ fn schedules_and_bulk() -> Vec<Exercise> {
             pause_and_resume, buffered_over_a_pause, trigger, backfill, put_again, delete, jitter,
             refused, refused_runs, lists_and_namespaces,
         }
+        resubmit {
+            the_same_work, with_another_payload, refused, keys, unique_keys, of_a_flow_member,
+        }
         bulk {
             preview_counts, cancels_all, goes_on_where_it_was, only_what_was_there,
             can_be_cancelled, replays, reprioritises_and_retags, tells_what_refused,
@@ -196,7 +200,10 @@ fn of_flows() -> Vec<Exercise> {
 fn of_executions() -> Vec<Exercise> {
     exercises! {
         submit { outcomes, created_state, many_at_once, chosen_ids, create_is_claimable }
-        idempotency { same_key_same_work, key_lapses, until_finished, within_one_call }
+        idempotency {
+            same_key_same_work, key_lapses, until_finished, within_one_call,
+            replays_hold_their_key, replays_under_a_held_key, bulk_replays_of_one_key,
+        }
         claim {
             oldest_first, priority_first, capabilities, many_lanes, everything_a_worker_needs,
             nothing_to_claim,

@@ -11,7 +11,7 @@ use ff_core::backend::Handle;
 use ff_core::condition::ResumeCondition;
 use ff_core::contracts::{
     CancelExecutionArgs, CreateWaitpointArgs, FailureClass, PauseLaneArgs, RenewOutcome,
-    SetTagsArgs, SubmitOutcome, SuspendArgs,
+    ResubmitArgs, SetTagsArgs, SubmitOutcome, SuspendArgs,
 };
 use ff_core::engine::{Engine, EngineConfig, Pumping, pump};
 use ff_core::engine_backend::{EngineBackend, SuspensionOperations};
@@ -119,6 +119,10 @@ const TABLE: &[(&str, &[(&str, &str)])] = &[
     ("replay_execution", &[
         ("waiting", "completed failed expired"),
         ("execution_not_terminal", "others"),
+    ]),
+    ("resubmit", &[
+        ("same", "completed failed expired cancelled"),
+        ("execution_not_ended", "others"),
     ]),
     ("reschedule", &[
         ("delayed", "submitted waiting delayed backoff resumed"),
@@ -268,6 +272,10 @@ impl Subject {
             "replay_execution" => f.replay(id).await,
             "reschedule" => f.reschedule(id, 1_000).await.map(drop),
             "reschedule to now" => f.reschedule(id, 0).await.map(drop),
+            "resubmit" => {
+                let resubmitted = f.backend.resubmit(ResubmitArgs::new(id.clone())).await;
+                resubmitted.map(drop)
+            }
             "set_tags" => {
                 let tags = [("team.name".to_owned(), Some("blue".to_owned()))].into();
                 let execution_id = id.clone();

@@ -40,7 +40,8 @@ pub use limit::{
 pub use operator::{
     CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
     ChangePriorityArgs, ChangePriorityResult, PauseLaneArgs, ReplayExecutionArgs,
-    ReplayExecutionResult, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult, SetTagsArgs,
+    ReplayExecutionResult, RescheduleArgs, ResubmitArgs, ResubmitResult, RevokeLeaseArgs,
+    RevokeLeaseResult, SetTagsArgs,
 };
 pub use read::{
     AttemptSnapshot, Durability, ExecutionPage, ExecutionSnapshot, ExecutionSummary, Explanation,

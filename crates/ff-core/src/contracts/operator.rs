@@ -62,6 +62,45 @@ pub enum ReplayExecutionResult {
     Replayed { public_state: PublicState },
 }
 
+/// Starts the work of an ended execution anew, as an execution of its own outside any flow.
+#[derive(Clone, Debug)]
+pub struct ResubmitArgs {
+    pub execution_id: ExecutionId,
+    /// Instead of the payload of the original.
+    pub input_payload: Option<Vec<u8>>,
+    /// A word about that payload; the original's if it is absent.
+    pub payload_encoding: Option<String>,
+    /// The same resubmission under the same key is accepted once. The new execution of one with a
+    /// unique key takes that key, and cannot have another.
+    pub idempotency_key: Option<String>,
+    /// The original's if it is empty.
+    pub creator_identity: String,
+}
+
+impl ResubmitArgs {
+    pub fn new(execution_id: ExecutionId) -> Self {
+        Self {
+            execution_id,
+            input_payload: None,
+            payload_encoding: None,
+            idempotency_key: None,
+            creator_identity: String::new(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResubmitResult {
+    Created {
+        execution_id: ExecutionId,
+        public_state: PublicState,
+    },
+    /// The same resubmission was accepted before, under this identity.
+    Duplicate {
+        execution_id: ExecutionId,
+    },
+}
+
 #[derive(Clone, Debug)]
 pub struct CancelFlowArgs {
     pub flow_id: FlowId,

@@ -23,6 +23,9 @@ pub struct ExecutionSnapshot {
     pub required_capabilities: Vec<String>,
     pub creator_identity: String,
     pub idempotency_key: Option<String>,
+    /// The ended execution whose work this one does anew.
+    #[serde(default)]
+    pub resubmitted_from: Option<ExecutionId>,
     pub payload_encoding: Option<String>,
     pub created_at: TimestampMs,
     pub started_at: Option<TimestampMs>,

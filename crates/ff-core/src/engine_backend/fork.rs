@@ -13,6 +13,7 @@ use crate::engine_error::{EngineError, StateKind};
 use crate::limits;
 use crate::operations::execution::PreparedSubmission;
 use crate::operations::execution::replay::block;
+use crate::operations::execution::resubmit::anew;
 use crate::operations::flow::cascade::{count_parent, tally};
 use crate::operations::flow::replay::outcome_of;
 use crate::operations::flow::{SubmitFlow, graph, rule};
@@ -21,7 +22,6 @@ use crate::rows::{
     Blob, EdgeGroupKey, EdgeGroupRow, EdgeKind, EdgeRow, Endings, ExecutionRow, FlowKey, FlowRow,
     FlowState, StepRow, Word, raw_object, values, with_raw,
 };
-use crate::state::{AttemptState, BlockingReason, EligibilityState, LifecyclePhase, PublicState};
 use crate::store::{Query, Scan};
 use crate::types::{ExecutionKey, FlowId, Namespace, TimestampMs};
 
@@ -244,8 +244,7 @@ fn copy(
     input: Option<&Vec<u8>>,
     creator: &str,
 ) -> PreparedSubmission {
-    let mut fresh = row.clone();
-    fresh.key = flow.member(id);
+    let mut fresh = anew(row, flow.member(id));
     fresh.flow_id = Some(flow.id);
     if let Some(input) = input {
         fresh.payload = Blob::Here(input.as_slice().into());
@@ -257,24 +256,6 @@ fn copy(
     let kept = ["node", "merge_results"];
     let kept = kept.into_iter().filter_map(|name| Some((name, raw.get(name)?.clone())));
     fresh.raw_fields = with_raw("{}", kept);
-    fresh.idempotency_key = None;
-    fresh.holds_key = false;
-    fresh.attempt_index = 0;
-    fresh.phase = LifecyclePhase::Runnable;
-    fresh.ownership = crate::state::OwnershipState::Unowned;
-    fresh.eligibility = EligibilityState::EligibleNow;
-    fresh.public_state = PublicState::Waiting;
-    fresh.attempt_state = AttemptState::PendingFirstAttempt;
-    fresh.blocking = BlockingReason::WaitingForWorker;
-    fresh.not_before = None;
-    fresh.deadline_at = None;
-    fresh.started_at = None;
-    fresh.terminal_at = None;
-    fresh.result = Blob::Absent;
-    (fresh.failure_reason, fresh.failure_category) = (None, None);
-    (fresh.cancellation_reason, fresh.cancelled_by) = (None, None);
-    (fresh.retry_count, fresh.reclaim_count) = (0, 0);
-    (fresh.lease_epoch, fresh.version) = (0, 0);
     let deadline = fresh.policy().timeout_policy.execution_deadline_ms;
     PreparedSubmission {
         row: fresh,

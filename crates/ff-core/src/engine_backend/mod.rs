@@ -7,6 +7,7 @@ mod flow;
 mod fork;
 mod graph;
 mod parents;
+mod resubmit;
 mod suspension;
 mod token;
 
@@ -47,8 +48,8 @@ use crate::contracts::{
     ChangePriorityArgs, ChangePriorityResult, ClaimArgs, ClaimedExecution, CreateExecutionArgs,
     CreateExecutionResult, Event, EventFilter, ExecutionPage, ExecutionSnapshot, Explanation,
     FailArgs, FailOutcome, LaneCounts, LaneSnapshot, ListExecutionsArgs, PauseLaneArgs,
-    RenewOutcome, ReplayExecutionArgs, ReplayExecutionResult, RescheduleArgs, RevokeLeaseArgs,
-    RevokeLeaseResult, SetTagsArgs, Submission, SubmitOutcome,
+    RenewOutcome, ReplayExecutionArgs, ReplayExecutionResult, RescheduleArgs, ResubmitArgs,
+    ResubmitResult, RevokeLeaseArgs, RevokeLeaseResult, SetTagsArgs, Submission, SubmitOutcome,
 };
 use crate::engine::{
     Engine, Grants, StartAt, Subscription, check_bytes, check_count, check_duration, check_tag_key,
@@ -208,6 +209,12 @@ pub trait EngineBackend: Send + Sync + 'static {
         args: ReplayExecutionArgs,
     ) -> Result<ReplayExecutionResult, EngineError> {
         self.engine().run(self.scope(), ReplayExecution { args }).await
+    }
+
+    /// Starts the work of an ended execution anew, as an execution of its own outside any flow.
+    async fn resubmit(&self, args: ResubmitArgs) -> Result<ResubmitResult, EngineError> {
+        let resubmit = resubmit::prepare(self.engine(), self.scope(), args).await?;
+        self.engine().run(self.scope(), resubmit).await
     }
 
     /// Moves the moment at which a waiting execution may be handed out.

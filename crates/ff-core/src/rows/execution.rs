@@ -11,7 +11,7 @@ use crate::policy::ExecutionPolicy;
 use crate::state::{
     AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState, PublicState,
 };
-use crate::types::{ExecutionKey, TimestampMs};
+use crate::types::{ExecutionId, ExecutionKey, TimestampMs};
 
 /// One point of priority is worth this head start, so old work is never starved for ever and the
 /// order of claims needs no clock: it is a number that is fixed when the row is written.
@@ -65,7 +65,8 @@ pub struct ExecutionRow {
     pub cancelled_by: Option<Arc<str>>,
     pub retry_count: u32,
     pub reclaim_count: u32,
-    /// The idempotency key is given back when this execution finishes.
+    /// The idempotency key is unique: held until the execution finishes, and taken again by a
+    /// replay.
     pub holds_key: bool,
     /// The last lease epoch granted or burnt, over all attempts.
     pub lease_epoch: u64,
@@ -176,6 +177,15 @@ impl ExecutionRow {
         self.flow_id.is_some()
             && self.raw_fields.contains("\"merge_results\"")
             && raw_object(&self.raw_fields).get("merge_results") == Some(&Value::Bool(true))
+    }
+
+    /// The ended execution whose work this one does anew.
+    pub fn resubmitted_from(&self) -> Option<ExecutionId> {
+        if !self.raw_fields.contains("\"resubmitted_from\"") {
+            return None;
+        }
+        let id = self.raw("resubmitted_from")?;
+        ExecutionId::parse(id.as_str()?).ok()
     }
 
     pub fn replay_count(&self) -> u32 {

@@ -30,6 +30,7 @@ pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow]) -> ExecutionSnapsho
         required_capabilities: tokens(&row.capability_class),
         creator_identity: row.creator.to_string(),
         idempotency_key: text(row.idempotency_key.as_ref()),
+        resubmitted_from: row.resubmitted_from(),
         payload_encoding: text(row.payload_encoding.as_ref()),
         created_at: row.created_at,
         started_at: row.started_at,

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use axum::http::Method;
 use ff_api::{
-    CancelRequest, ChangePriorityRequest, ReplayRequest, RescheduleRequest, RevokeLeaseOutcome,
-    RevokeLeaseRequest, Scope, StateAnswer,
+    CancelRequest, ChangePriorityRequest, JSON, ReplayRequest, RescheduleRequest, ResubmitRequest,
+    RevokeLeaseOutcome, RevokeLeaseRequest, Scope, StateAnswer, SubmitOutcome,
 };
 use ff_core::contracts::{
     CancelExecutionArgs, CancelExecutionResult, ChangePriorityArgs, ExecutionSnapshot,
-    ReplayExecutionArgs, ReplayExecutionResult, RescheduleArgs, RevokeLeaseArgs, RevokeLeaseResult,
-    SetTagsArgs,
+    ReplayExecutionArgs, ReplayExecutionResult, RescheduleArgs, ResubmitArgs, ResubmitResult,
+    RevokeLeaseArgs, RevokeLeaseResult, SetTagsArgs,
 };
 use ff_core::types::{CancelSource, WorkerInstanceId};
 
 use crate::call::{Answer, Call};
 use crate::refusal::{Answered, Refusal};
-use crate::route::{Nothing, Route};
+use crate::route::{MIB, Nothing, Route};
 
 pub fn routes() -> Vec<Route> {
     let route = |name: &'static str, path: &'static str, summary: &'static str| {
@@ -32,6 +32,11 @@ pub fn routes() -> Vec<Route> {
         "/v1/executions/{execution_id}/replay",
         "Runs a finished execution again.",
     );
+    let (resubmit_at, resubmit_as) = route(
+        "resubmit",
+        "/v1/executions/{execution_id}/resubmit",
+        "Starts the work of an ended execution anew, as an execution of its own.",
+    );
     let (revoke_at, revoke_as) = route(
         "revoke_lease",
         "/v1/executions/{execution_id}/revoke-lease",
@@ -45,6 +50,7 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::new(cancel_at, cancel_as, Scope::Operate, cancel),
         Route::new(replay_at, replay_as, Scope::Operate, replay),
+        Route::new(resubmit_at, resubmit_as, Scope::Operate, resubmit).body(2 * MIB).success(201),
         Route::new(revoke_at, revoke_as, Scope::Operate, revoke_lease),
         Route::new(reschedule_at, reschedule_as, Scope::Operate, reschedule),
         Route::new(
@@ -84,6 +90,25 @@ async fn replay(call: Call<Nothing, ReplayRequest>) -> Answered<Answer<StateAnsw
     let args = ReplayExecutionArgs { execution_id: execution_id.clone(), now };
     let ReplayExecutionResult::Replayed { public_state } = backend.replay_execution(args).await?;
     Ok(Answer::json(StateAnswer { execution_id, public_state }))
+}
+
+async fn resubmit(call: Call<Nothing, ResubmitRequest>) -> Answered<Answer<SubmitOutcome>> {
+    let input_payload = call.body.bytes().map_err(|error| Refusal::invalid(error.to_string()))?;
+    let args = ResubmitArgs {
+        execution_id: call.execution_id()?,
+        payload_encoding: call.body.payload.as_ref().map(|_| JSON.to_owned()),
+        input_payload,
+        idempotency_key: call.body.idempotency_key.clone(),
+        creator_identity: call.door.principal().name.clone(),
+    };
+    Ok(match call.door.backend().resubmit(args).await? {
+        ResubmitResult::Created { execution_id, public_state } => {
+            Answer::created(SubmitOutcome::Created { execution_id, public_state })
+        }
+        ResubmitResult::Duplicate { execution_id } => {
+            Answer::json(SubmitOutcome::Duplicate { execution_id }).replayed()
+        }
+    })
 }
 
 async fn revoke_lease(

@@ -51,6 +51,7 @@ async fn an_execution_is_submitted_and_described() {
             "execution_kind": "send", "flow_id": null, "public_state": "delayed", "priority": 7,
             "tags": { "team.name": "x", "trace.parent": trace, "trace.state": "a=b" },
             "required_capabilities": [], "creator_identity": "root", "idempotency_key": null,
+            "resubmitted_from": null,
             "payload_encoding": "json", "created_at": "instant", "started_at": null,
             "finished_at": null, "not_before": "instant", "deadline_at": "instant",
             "retry_count": 0, "reclaim_count": 0, "replay_count": 0, "failure_reason": null,
@@ -193,6 +194,56 @@ async fn operators_change_the_course_of_work() {
     let absent = at("{fp:0}:0193b3c4-0000-7000-8000-000000000001");
     server.client.post(&format!("{absent}/cancel"), json!({})).await.refused(404, "not_found");
     server.client.get("/v1/executions/nonsense").await.refused(400, "invalid_input");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn ended_work_is_resubmitted() {
+    let server = Server::start().await;
+    let id = server.submit("l", json!({ "a": 1 })).await;
+    let resubmit = format!("{}/resubmit", at(&id));
+    server.client.post(&resubmit, json!({})).await.refused(409, "execution_not_ended");
+    server.client.post(&format!("{}/cancel", at(&id)), json!({})).await.expect(200);
+    let refused = server.client.post(&format!("{}/replay", at(&id)), json!({})).await;
+    let problem = refused.refused(409, "execution_not_terminal");
+    assert!(problem["detail"].as_str().unwrap().contains("use `resubmit`"), "{problem}");
+
+    let made = server.client.post(&resubmit, json!({ "idempotency_key": "k" })).await.expect(201);
+    assert_eq!((&made["status"], &made["public_state"]), (&"created".into(), &"waiting".into()));
+    let copy = made["execution_id"].as_str().unwrap();
+    assert_ne!(copy, id);
+    let again = server.client.post(&resubmit, json!({ "idempotency_key": "k" })).await.expect(200);
+    assert_eq!(again, json!({ "status": "duplicate", "execution_id": copy }));
+    let described = server.client.get(&at(copy)).await.expect(200);
+    assert_eq!(described["resubmitted_from"], id);
+    let stored = server.client.get(&format!("{}/payload", at(copy))).await.expect(200);
+    assert_eq!(stored["payload"], json!({ "a": 1 }));
+    let other = server.client.post(&resubmit, json!({ "payload": [2] })).await.expect(201);
+    let other = other["execution_id"].as_str().unwrap();
+    let stored = server.client.get(&format!("{}/payload", at(other))).await.expect(200);
+    assert_eq!((&stored["payload"], &stored["payload_encoding"]), (&json!([2]), &"json".into()));
+    server.client.post(&resubmit, json!({ "input": 1 })).await.refused(400, "invalid_input");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_replay_names_the_holder_of_its_unique_key() {
+    let server = Server::start().await;
+    let unique = json!({
+        "lane_id": "l", "execution_kind": "k", "idempotency_key": "only",
+        "unique_until_finished": true,
+    });
+    let first = server.client.post("/v1/executions", unique.clone()).await.expect(201);
+    let first = first["execution_id"].as_str().unwrap();
+    let (handle, _) = server.claim("l").await;
+    let body = json!({ "handle": handle, "reason": "broke", "class": "fatal" });
+    server.client.post("/v1/leases/fail", body).await.expect(200);
+    let second = server.client.post("/v1/executions", unique).await.expect(201);
+    let refused = server.client.post(&format!("{}/replay", at(first)), json!({})).await;
+    let problem = refused.refused(409, "unique_key_held");
+    assert_eq!(problem["execution_id"], second["execution_id"]);
+    let holder = second["execution_id"].as_str().unwrap();
+    assert!(problem["detail"].as_str().unwrap().contains(holder), "{problem}");
     server.stop().await;
 }
 

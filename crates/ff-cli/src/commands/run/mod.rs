@@ -37,8 +37,18 @@ pub enum Run {
     Cancel(operate::Cancel),
     /// Hand a waiting execution out at once, whatever it was waiting for.
     Retry { execution_id: String },
-    /// Run a finished execution again.
+    /// Run a finished execution again. A cancelled one cannot be: resubmit it.
     Replay { execution_id: String },
+    /// Start the work of an ended execution anew, as an execution of its own.
+    Resubmit {
+        execution_id: String,
+        /// What it is given instead of the original's input: JSON, `@file` or `@-`.
+        #[arg(short, long)]
+        input: Option<String>,
+        /// The same resubmission under the same key is accepted once.
+        #[arg(long)]
+        idempotency_key: Option<String>,
+    },
     /// Run a node of a flow, and all that depends on it, in a flow of their own.
     Fork {
         execution_id: String,
@@ -87,6 +97,10 @@ impl Run {
             Self::Cancel(cancel) => cancel.run(session).await,
             Self::Retry { execution_id } => operate::retry(session, &execution_id).await,
             Self::Replay { execution_id } => operate::replay(session, &execution_id).await,
+            Self::Resubmit { execution_id, input, idempotency_key } => {
+                let (input, key) = (input.as_deref(), idempotency_key.as_deref());
+                operate::resubmit(session, &execution_id, input, key).await
+            }
             Self::Fork { execution_id, input, steps_up_to } => {
                 let (input, last) = (input.as_deref(), steps_up_to.as_deref());
                 operate::fork(session, &execution_id, input, last).await

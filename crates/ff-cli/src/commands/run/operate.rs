@@ -75,6 +75,28 @@ pub async fn replay(session: &Session, id: &str) -> Result<(), Failure> {
     session.output.one(&answer)
 }
 
+pub async fn resubmit(
+    session: &Session,
+    id: &str,
+    payload: Option<&str>,
+    key: Option<&str>,
+) -> Result<(), Failure> {
+    let mut body = json!({});
+    if let Some(key) = key {
+        body["idempotency_key"] = key.into();
+    }
+    if let Some(text) = payload {
+        body["payload"] = parsed_input(text)?;
+    }
+    let answer = session.client.post(&path(id, "/resubmit"), &body).await?;
+    session.output.one(&answer)
+}
+
+/// JSON from the command line or from where it points.
+fn parsed_input(text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(&input(text)?).map_err(|error| Failure::usage(error.to_string()))
+}
+
 pub async fn fork(
     session: &Session,
     id: &str,
@@ -86,9 +108,7 @@ pub async fn fork(
         body["steps_up_to"] = name.into();
     }
     if let Some(text) = payload {
-        let value: Value = serde_json::from_str(&input(text)?)
-            .map_err(|error| Failure::usage(error.to_string()))?;
-        body["payload"] = value;
+        body["payload"] = parsed_input(text)?;
     }
     let answer = session.client.post(&path(id, "/fork-flow"), &body).await?;
     session.output.one(&answer)

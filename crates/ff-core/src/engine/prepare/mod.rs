@@ -33,6 +33,7 @@ use crate::capability;
 use crate::contracts::{CreateExecutionArgs, Idempotency, IdempotencyScope, Submission};
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::limits::{self, Limits};
+use crate::operations::execution::unique_key;
 use crate::operations::execution::{CreateExecution, PreparedSubmission, Refusal, Submit};
 use crate::policy::{Backoff, DEFAULT_IDEMPOTENCY_TTL_MS, ExecutionPolicy};
 use crate::rows::{Blob, ExecutionRow};
@@ -122,7 +123,15 @@ fn prepare_one(
     check_duration("delay", item.delay)?;
     check_duration("deadline", item.deadline)?;
     let policy = item.policy.as_ref().map(check_policy).transpose()?;
-    let fingerprint = item.idempotency.as_ref().map(|_| fingerprint(&item)).unwrap_or_default();
+    let fingerprint = match &item.idempotency {
+        Some(_) => fingerprint(
+            item.lane_id.as_str(),
+            &item.execution_kind,
+            item.payload_encoding.as_deref(),
+            &item.input_payload,
+        ),
+        None => [0; 32],
+    };
     let key_ttl = key_ttl(item.idempotency.as_ref(), item.policy.as_ref())?;
     let deadline = item.deadline.or_else(|| {
         let policy = item.policy.as_ref()?;
@@ -138,6 +147,11 @@ fn prepare_one(
         None => ExecutionKey { partition, id: common.fresh_id() },
     };
     let holds_key = item.idempotency.is_some() && key_ttl.is_none();
+    let raw_fields = if holds_key {
+        unique_key::raw_fields(&fingerprint).into()
+    } else {
+        shared(&mut common.raw_fields, "{}")
+    };
     let row = ExecutionRow {
         idempotency_key: item.idempotency.map(|own| own.key.into()),
         policy,
@@ -151,7 +165,7 @@ fn prepare_one(
         lane: shared(&mut common.lane, &item.lane_id.0),
         kind: shared(&mut common.kind, &item.execution_kind),
         creator: shared(&mut common.creator, &item.creator_identity),
-        raw_fields: shared(&mut common.raw_fields, "{}"),
+        raw_fields,
         ..ExecutionRow::blank(key)
     };
     Ok(PreparedSubmission { row, fresh_id, fingerprint, key_ttl, delay: item.delay, deadline })
@@ -330,15 +344,15 @@ fn tags_json(tags: &BTreeMap<String, String>) -> Cow<'static, str> {
 }
 
 /// What makes two submissions the same work.
-fn fingerprint(item: &Submission) -> [u8; 32] {
+pub(crate) fn fingerprint(
+    lane: &str,
+    kind: &str,
+    encoding: Option<&str>,
+    payload: &[u8],
+) -> [u8; 32] {
     let mut hash = Sha256::new();
-    let encoding = item.payload_encoding.as_deref().unwrap_or_default();
-    for part in [
-        item.lane_id.as_str().as_bytes(),
-        item.execution_kind.as_bytes(),
-        encoding.as_bytes(),
-        &item.input_payload,
-    ] {
+    let encoding = encoding.unwrap_or_default();
+    for part in [lane.as_bytes(), kind.as_bytes(), encoding.as_bytes(), payload] {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }

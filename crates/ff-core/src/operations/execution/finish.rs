@@ -5,11 +5,12 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::transition;
+use super::unique_key::unique_key;
 use crate::contracts::{EventType, WaitEnd};
 use crate::operations::flow::cascade;
 use crate::operations::schedule::wake;
 use crate::operations::suspension::end_waits;
-use crate::rows::{AttemptRow, Blob, EventRow, ExecutionRow, IdempotencyKey, TimerKey, TimerKind};
+use crate::rows::{AttemptRow, Blob, EventRow, ExecutionRow, TimerKey, TimerKind};
 use crate::state::{
     AttemptOutcome, AttemptState, BlockingReason, EligibilityState, LifecyclePhase, OwnershipState,
     TerminalOutcome,
@@ -76,10 +77,9 @@ pub(crate) fn finish(
     disarm_timers(change, row);
     end_waits(world, change, row, ending.wait_end);
     wake(change, row, world.now);
-    release_key(change, row);
+    change.idempotency.extend(unique_key(row).map(Write::Delete));
 
     let mut after = row.clone();
-    after.holds_key = false;
     if let Some(attempt) = attempt
         && let Some(ended) = end_attempt(attempt, is_leased, &ending, world.now)
     {
@@ -127,16 +127,6 @@ pub(crate) fn finish(
         event.asked_at(ending.asked_at)
     });
     cascade::advance(world, change, row, outcome, spared);
-}
-
-/// An idempotency key that holds until the end is free again.
-fn release_key(change: &mut Change, row: &ExecutionRow) {
-    if row.holds_key
-        && let Some(key) = &row.idempotency_key
-    {
-        let key = IdempotencyKey { namespace: row.namespace.clone(), key: key.clone() };
-        change.idempotency.push(Write::Delete(key));
-    }
 }
 
 /// Whether it is cancelled only because its siblings were enough for whoever waited for them.

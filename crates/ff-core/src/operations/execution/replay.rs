@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::requeue::make_ready;
+use super::unique_key::take_key;
 use crate::engine_error::{EngineError, StateKind};
 use crate::rows::{AttemptRow, Blob, ExecutionRow, TimerKind, TimerRow};
 use crate::state::{AttemptState, BlockingReason, EligibilityState, PublicState};
@@ -16,8 +17,14 @@ pub(crate) fn check_replays(row: &ExecutionRow) -> Result<(), EngineError> {
     }
 }
 
-/// The row as it will be, ready to be handed out; its attempt and its timer are written here.
-pub(crate) fn rewind(world: &World, change: &mut Change, row: &ExecutionRow) -> ExecutionRow {
+/// The row as it will be, ready to be handed out; its key, its attempt and its timer are written
+/// here. Writes nothing if another execution has its key.
+pub(crate) fn rewind(
+    world: &World,
+    change: &mut Change,
+    row: &ExecutionRow,
+) -> Result<ExecutionRow, EngineError> {
+    take_key(world, change, row)?;
     let mut after = row.clone();
     reset(&mut after);
     after.set_raw("replay_count", json!(row.replay_count() + 1));
@@ -34,7 +41,7 @@ pub(crate) fn rewind(world: &World, change: &mut Change, row: &ExecutionRow) -> 
         after.lease_epoch = after.lease_epoch.max(fresh.lease_epoch);
         change.attempts.push(Write::Update(fresh));
     }
-    after
+    Ok(after)
 }
 
 /// It waits for its parents.

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::replay::{block, check_replays, rewind};
 use super::transition;
+use super::unique_key::needs_key;
 use crate::contracts::{EventType, ReplayExecutionArgs, ReplayExecutionResult};
 use crate::engine_error::{EngineError, StateKind};
 use crate::operations::flow::drafts::latest;
@@ -43,6 +44,7 @@ impl Operation for ReplayExecution {
 
 /// What [`replay`] will look at.
 pub(crate) fn replay_more(world: &World, needs: &mut Needs, row: &ExecutionRow) {
+    needs_key(needs, row);
     flow::replay::more(world, needs, row);
     for key in groups_of(row) {
         needs.record::<EdgeGroupRow>(&key);
@@ -50,7 +52,8 @@ pub(crate) fn replay_more(world: &World, needs: &mut Needs, row: &ExecutionRow) 
     }
 }
 
-/// Runs a finished execution again. `at` is when its caller says that it did so.
+/// Runs a finished execution again. `at` is when its caller says that it did so. A refusal writes
+/// nothing.
 pub(crate) fn replay(
     world: &World,
     change: &mut Change,
@@ -65,8 +68,8 @@ pub(crate) fn replay(
     let outcome = world.current_attempt(row).and_then(|attempt| attempt.outcome);
     let skipped_member = row.flow_id.is_some()
         && (outcome == Some(AttemptOutcome::Skipped) || row.public_state == PublicState::Skipped);
+    let mut after = rewind(world, change, row)?;
     flow::replay::reopen(world, change, row);
-    let mut after = rewind(world, change, row);
     after.set_raw("last_mutation_at", at.0.to_string().into());
     let details = if skipped_member {
         block(&mut after);

@@ -13,6 +13,7 @@ use crate::engine_error::{ContentionKind, EngineError, StateKind};
 use crate::operations::Operation;
 use crate::operations::execution::replay::{block, check_replays, rewind};
 use crate::operations::execution::transition;
+use crate::operations::execution::unique_key::needs_key;
 use crate::rows::{
     CascadeKind, CascadeRow, ChildrenKey, ChildrenRow, EdgeGroupKey, EdgeGroupRow, EdgeKind,
     EdgeRow, ExecutionRow, FlowKey, FlowRow, FlowState, Word, values,
@@ -203,6 +204,9 @@ impl Operation for ReplayFlow {
         needs.scan(&Self::groups(flow));
         needs.scan(&Self::cascades(flow));
         let members = world.members(&Self::members(flow));
+        for member in &members {
+            needs_key(needs, member);
+        }
         let members: HashSet<Uuid> = members.iter().map(|row| row.key.id).collect();
         for edge in world.scan::<EdgeRow>(&Self::edges(flow)) {
             match edge.kind.0 {
@@ -320,7 +324,7 @@ impl<'w> Rewinding<'w> {
             check_replays(row)?;
             rewound[at] = true;
             uncount(self.world, change, self.flow.key, row);
-            let mut after = rewind(self.world, change, row);
+            let mut after = rewind(self.world, change, row)?;
             if state == EdgeGroupState::Pending {
                 block(&mut after);
             }

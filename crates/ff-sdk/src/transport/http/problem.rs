@@ -5,6 +5,7 @@ use std::fmt;
 
 use ff_api::Problem;
 use ff_core::engine_error::{ConflictKind, ContentionKind, EngineError, StateKind, ValidationKind};
+use ff_core::types::ExecutionId;
 use reqwest::StatusCode;
 
 const HTTP: &str = "http";
@@ -24,6 +25,10 @@ pub(super) fn engine_error(problem: Problem) -> EngineError {
     }
     if let Some(kind) = StateKind::ALL.iter().find(|kind| kind.code() == code) {
         return EngineError::State(*kind);
+    }
+    let named = problem.execution_id.as_deref().and_then(|id| ExecutionId::parse(id).ok());
+    if let Some(holder) = named.filter(|_| code == "unique_key_held") {
+        return EngineError::UniqueKeyHeld { holder };
     }
     match code {
         "not_found" => EngineError::NotFound { entity: entity(&problem.detail) },
@@ -119,6 +124,7 @@ mod tests {
             code: code.to_owned(),
             detail: "no such execution".to_owned(),
             retryable,
+            execution_id: None,
             request_id: None,
         }
     }
