@@ -48,6 +48,14 @@ impl SqliteOptions {
             engine: EngineConfig::default(),
         }
     }
+
+    /// The folder that the file is in; absent for a database in memory.
+    pub fn folder(&self) -> Option<PathBuf> {
+        match Location::parse(&self.uri) {
+            Ok(Location::File(path)) => path.parent().map(PathBuf::from),
+            _ => None,
+        }
+    }
 }
 
 /// A parsed URI.

@@ -13,6 +13,7 @@ mod open;
 mod openapi;
 mod pipeline;
 mod poll;
+mod private;
 mod query;
 mod redact;
 mod refusal;

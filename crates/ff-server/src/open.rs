@@ -1,6 +1,5 @@
 //! The engine behind a URL.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use ff_backend_postgres::{PostgresBackend, PostgresOptions};
@@ -9,7 +8,7 @@ use ff_core::engine::EngineConfig;
 use ff_core::engine_backend::EngineBackend;
 
 use crate::config::Config;
-use crate::secrets;
+use crate::{private, secrets};
 
 /// An open store with its engine.
 #[derive(Clone)]
@@ -41,12 +40,14 @@ pub async fn open(config: &Config) -> Result<Backend, OpenError> {
     let mut engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
     engine.limits.payload_bytes = config.payload_bytes;
     match url.split_once(':') {
-        Some(("sqlite", path)) => {
-            let path = Path::new(path.trim_start_matches("//"));
-            if let Some(folder) = path.parent().filter(|_| !url.contains("memory")) {
-                create_folder(folder)?;
-            }
+        Some(("sqlite", _)) => {
             let options = SqliteOptions { engine, ..SqliteOptions::new(url.clone()) };
+            if let Some(folder) = options.folder() {
+                let failed =
+                    |source| OpenError::Folder { path: folder.display().to_string(), source };
+                private::create_folder(&folder).map_err(failed)?;
+            }
+            private::warn_of_access(&config.data);
             Ok(Backend::Sqlite(SqliteBackend::open(options).await?))
         }
         Some(("postgres" | "postgresql", _)) => {
@@ -56,16 +57,6 @@ pub async fn open(config: &Config) -> Result<Backend, OpenError> {
         // Anything else might be part of a password.
         _ => Err(OpenError::Scheme(url.chars().take_while(char::is_ascii_alphanumeric).collect())),
     }
-}
-
-/// A folder that only its owner can look into.
-fn create_folder(path: &Path) -> Result<(), OpenError> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    let failed = |source| OpenError::Folder { path: path.display().to_string(), source };
-    if path.as_os_str().is_empty() { Ok(()) } else { builder.create(path).map_err(failed) }
 }
 
 impl Backend {

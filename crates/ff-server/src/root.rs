@@ -1,14 +1,14 @@
 //! The first token: a store that has none would let nobody in who could make one.
 
 use std::fs;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ff_core::engine_backend::{EngineBackend, TokenOperations};
 use ff_core::engine_error::EngineError;
 
 use crate::config::{Auth, Config};
 use crate::gate::mint_token;
+use crate::private;
 
 const FILE: &str = "root-token";
 
@@ -33,6 +33,7 @@ pub async fn root_token(
     }
     let path = config.data.join(FILE);
     let failed = |source| RootTokenError::File { path: path.clone(), source };
+    private::warn_of_access(&path);
     match fs::read_to_string(&path) {
         Ok(token) => return Ok(Some(token.trim_end().to_owned()).filter(|token| !token.is_empty())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -42,19 +43,8 @@ pub async fn root_token(
         return Ok(None);
     }
     let token = mint_token().map_err(RootTokenError::Random)?;
-    fs::create_dir_all(&config.data).map_err(failed)?;
-    write_private(&path, &token).map_err(failed)?;
+    private::create_folder(&config.data).map_err(failed)?;
+    private::write_file(&path, &token).map_err(failed)?;
     tracing::info!(path = %path.display(), "the first token was written");
     Ok(Some(token))
-}
-
-/// Writes a new file that only its owner can read.
-pub fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()
 }

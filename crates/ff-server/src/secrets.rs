@@ -7,7 +7,7 @@ use std::path::Path;
 use ff_core::token::{Secret, WaitpointSecret, WaitpointSecrets};
 
 use crate::config::Config;
-use crate::root::write_private;
+use crate::private;
 
 const FILE: &str = "waitpoint-secrets";
 const BYTES: usize = 32;
@@ -36,6 +36,7 @@ pub fn load(config: &Config, shared: bool) -> Result<WaitpointSecrets, String> {
     if !path.exists() {
         create(&path)?;
     }
+    private::warn_of_access(&path);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
 }
@@ -46,9 +47,9 @@ fn create(path: &Path) -> Result<(), String> {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(failed)?;
+        private::create_folder(folder).map_err(failed)?;
     }
-    write_private(path, &format!("k1:{hex}")).map_err(failed)
+    private::write_file(path, &format!("k1:{hex}")).map_err(failed)
 }
 
 fn decode(hex: &str) -> Option<Vec<u8>> {

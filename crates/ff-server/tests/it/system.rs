@@ -36,6 +36,19 @@ async fn the_server_speaks_about_itself() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_server_whose_database_is_gone_is_not_ready_and_accepts_nothing() {
+    let server = Server::start().await;
+    server.submit("l", json!(1)).await;
+    std::fs::remove_file(server.folder.path().join("flowfabric.db")).unwrap();
+    let work = json!({ "lane_id": "l", "execution_kind": "k", "payload": 2 });
+    server.client.post("/v1/executions", work).await.refused(503, "transport");
+    let stranger = server.client.with(None);
+    stranger.get("/readyz").await.refused(503, "not_ready");
+    assert_eq!(stranger.get("/livez").await.expect(200), json!({ "status": "ok" }));
+    server.stop().await;
+}
+
 /// Every answer of a small life has the fields that the document promises, and no others.
 #[tokio::test]
 async fn answers_keep_what_the_document_promises() {
