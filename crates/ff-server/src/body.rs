@@ -7,36 +7,119 @@ use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
+use crate::admission::Visit;
 use crate::refusal::{Answered, Refusal};
 
 /// How deep arrays and objects may be nested.
 const DEPTH: usize = 64;
 
-/// Reads a body whose parts arrive without long pauses.
-pub async fn read(body: Body, headers: &HeaderMap, max: usize, idle: Duration) -> Answered<Bytes> {
-    let too_large = || Refusal::new("body_too_large", format!("the limit is {max} bytes"));
-    let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    let declared = declared.and_then(|length| length.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > max as u64) {
-        return Err(too_large());
-    }
-    let mut body = body;
-    let mut read = BytesMut::new();
-    loop {
-        let frame = tokio::time::timeout(idle, body.frame()).await;
-        let late = |_| Refusal::new("request_timeout", "the body stopped arriving");
-        let Some(frame) = frame.map_err(late)? else {
-            return Ok(read.freeze());
+/// How large and how slow bodies may be.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimits {
+    /// The largest body of any route.
+    pub bytes: usize,
+    pub idle: Duration,
+    /// How long a body may be slower than `rate` at first.
+    pub grace: Duration,
+    /// Bytes that must arrive each second.
+    pub rate: usize,
+}
+
+/// What a body may be on a route that takes none: clients that send an empty object are common.
+const EMPTY_BYTES: usize = 64;
+/// From here on a body that says how long it is has its room reserved before it is read.
+const LARGE: usize = 64 * 1024;
+
+/// Reads the body of one request.
+pub struct Reader<'v> {
+    pub limits: BodyLimits,
+    /// The largest body of the route; 0 if it takes none.
+    pub max: usize,
+    /// What the bytes are counted to; a probe has none.
+    pub visit: Option<&'v mut Visit>,
+}
+
+impl Reader<'_> {
+    pub async fn read(mut self, body: Body, headers: &HeaderMap) -> Answered<Bytes> {
+        let takes_none = self.max == 0;
+        self.max = if takes_none { EMPTY_BYTES } else { self.max.min(self.limits.bytes) };
+        let declared = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+        let declared = declared.and_then(|length| length.parse::<u64>().ok());
+        let declared = declared.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        let read = match declared {
+            Some(length) if length > self.max => Err(self.too_large()),
+            _ => self.frames(body, declared.unwrap_or_default()).await,
         };
-        let broken = |_| Refusal::invalid("the body cannot be read");
-        if let Ok(data) = frame.map_err(broken)?.into_data() {
-            if read.len() + data.len() > max {
-                return Err(too_large());
-            }
-            read.extend_from_slice(&data);
+        match read {
+            Err(refusal) if takes_none && refusal.code == "body_too_large" => Err(unexpected()),
+            Ok(read) if takes_none && !is_empty(&read) => Err(unexpected()),
+            Ok(_) if takes_none => Ok(Bytes::new()),
+            read => read,
         }
     }
+
+    async fn frames(&mut self, mut body: Body, declared: usize) -> Answered<Bytes> {
+        if declared > LARGE {
+            self.reserve(declared).await?;
+        }
+        let begun = Instant::now();
+        let mut read = BytesMut::with_capacity(declared.min(LARGE));
+        loop {
+            // The slowest that a body may be: after the grace, so many bytes each second.
+            let earned = Duration::from_secs_f64(read.len() as f64 / self.limits.rate as f64);
+            let due = begun + self.limits.grace + earned;
+            let idle = Instant::now() + self.limits.idle;
+            let frame = tokio::time::timeout_at(due.min(idle), body.frame()).await;
+            let late = |_| self.late(due < idle);
+            let Some(frame) = frame.map_err(late)? else {
+                return Ok(read.freeze());
+            };
+            let broken = |_| Refusal::invalid("the body cannot be read");
+            if let Ok(data) = frame.map_err(broken)?.into_data() {
+                let length = read.len() + data.len();
+                if length > self.max {
+                    return Err(self.too_large());
+                }
+                self.reserve(length).await?;
+                if length > read.capacity() {
+                    read.reserve(declared.max(length) - read.len());
+                }
+                read.extend_from_slice(&data);
+            }
+        }
+    }
+
+    async fn reserve(&mut self, bytes: usize) -> Answered<()> {
+        match &mut self.visit {
+            Some(visit) => visit.reserve(bytes, self.limits.idle).await,
+            None => Ok(()),
+        }
+    }
+
+    fn too_large(&self) -> Refusal {
+        Refusal::new("body_too_large", format!("the limit is {} bytes", self.max))
+    }
+
+    fn late(&self, slow: bool) -> Refusal {
+        let rate = self.limits.rate;
+        let detail = match slow {
+            true => format!("the body arrives slower than {rate} bytes per second (body_rate)"),
+            false => "the body stopped arriving (body_idle)".to_owned(),
+        };
+        Refusal::new("request_timeout", detail)
+    }
+}
+
+fn unexpected() -> Refusal {
+    Refusal::new("unexpected_body", "this route takes no body; send none, or {}")
+}
+
+/// Whether a body says nothing: it is absent, `{}` or `null`.
+fn is_empty(body: &[u8]) -> bool {
+    let text: Vec<u8> = body.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    matches!(&*text, b"" | b"{}") || body.trim_ascii() == b"null"
 }
 
 /// A body must say that it is JSON. A page of another site cannot say so without being asked

@@ -3,10 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
+mod admission;
 mod body;
 mod call;
 pub mod config;
+mod connections;
 mod gate;
+mod heads;
+mod host;
 mod listen;
 mod metrics;
 mod open;

@@ -5,11 +5,10 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use axum::Router;
 use ff_core::engine_backend::EngineBackend;
@@ -17,15 +16,17 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
 
+use crate::activity::{Activity, Watched};
 use crate::config::{Config, ConfigError};
+use crate::connections::{Admittance, Places};
+use crate::heads::Heads;
 use crate::open::{OpenError, open};
 use crate::remote::Peer;
 use crate::root::{RootTokenError, root_token};
@@ -81,20 +82,22 @@ struct Connections {
     state: Arc<State>,
     router: Router,
     tls: Option<TlsAcceptor>,
-    places: Arc<Semaphore>,
+    places: Places,
     header_timeout: Duration,
     idle: Duration,
     /// Ends whatever has not ended by itself.
     kill: CancellationToken,
 }
 
-/// What clients are told that come when every place is taken.
+/// What clients are told for whom there is no connection at all.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
     content-length: 0\r\nconnection: close\r\n\r\n";
-/// The largest head of a request that is buffered.
-const HEAD_BYTES: usize = 64 * 1024;
+/// The largest head of a request that is buffered, a little more than `check_head` lets pass.
+const HEAD_BYTES: usize = 32 * 1024;
 const HEADERS: usize = 100;
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a connection that is there for a probe may take to ask.
+const PROBE: Duration = Duration::from_secs(2);
 
 impl Bound {
     pub async fn bind(
@@ -115,7 +118,7 @@ impl Bound {
             router: pipeline::router(&state),
             state,
             tls,
-            places: Arc::new(Semaphore::new(config.connections)),
+            places: Places::new(config),
             header_timeout: config.header_timeout,
             idle: config.connection_idle,
             kill: CancellationToken::new(),
@@ -168,8 +171,12 @@ impl Connections {
     fn admit(self: Arc<Self>, stream: TcpStream, peer: IpAddr, open: &TaskTracker) {
         let metrics = &self.state.metrics;
         metrics.connections_total.fetch_add(1, Ordering::Relaxed);
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let trusted = self.state.proxies.has(peer.to_canonical());
+        let admittance = self.places.enter(peer, trusted);
+        if !admittance.as_ref().is_some_and(Admittance::is_whole) {
             metrics.connections_refused_total.fetch_add(1, Ordering::Relaxed);
+        }
+        let Some(admittance) = admittance else {
             if self.tls.is_none() {
                 let _ = stream.try_write(FULL);
             }
@@ -177,30 +184,32 @@ impl Connections {
         };
         metrics.connections.fetch_add(1, Ordering::Relaxed);
         open.spawn(async move {
-            let _place = place;
             tokio::select! {
                 () = self.kill.cancelled() => {}
-                () = self.connection(stream, peer) => {}
+                () = self.connection(stream, peer, &admittance) => {}
             }
             self.state.metrics.connections.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
-    async fn connection(&self, stream: TcpStream, peer: IpAddr) {
+    async fn connection(&self, stream: TcpStream, peer: IpAddr, admittance: &Admittance) {
         let _ = stream.set_nodelay(true);
         let activity = Arc::new(Activity::new());
         let stream = Watched { stream, activity: activity.clone() };
+        let whole = admittance.is_whole();
         match &self.tls {
-            None => self.http(stream, peer, &activity).await,
+            None => self.http(stream, peer, whole, &activity).await,
             Some(tls) => {
-                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-                    self.http(stream, peer, &activity).await;
+                let patience = if whole { HANDSHAKE } else { PROBE };
+                if let Ok(Ok(stream)) = tokio::time::timeout(patience, tls.accept(stream)).await {
+                    self.http(stream, peer, whole, &activity).await;
                 }
             }
         }
     }
 
-    async fn http<S>(&self, stream: S, peer: IpAddr, activity: &Arc<Activity>)
+    /// Serves one connection; probes alone unless it was admitted as a whole.
+    async fn http<S>(&self, stream: S, peer: IpAddr, whole: bool, activity: &Arc<Activity>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -209,134 +218,37 @@ impl Connections {
             request.extensions_mut().insert(Peer(peer));
             let (mut router, handling) = (router.clone(), counted.clone().handling());
             async move {
-                let response = Service::call(&mut router, request).await;
+                let refused = pipeline::refuse_early(&request, whole);
+                let response = match refused {
+                    Some(refused) => Ok(refused),
+                    None => Service::call(&mut router, request).await,
+                };
                 drop(handling);
                 response.map_err(|never: Infallible| never)
             }
         });
+        let (idle, timeout) = match whole {
+            true => (self.idle, self.header_timeout),
+            false => (self.idle.min(PROBE), self.header_timeout.min(PROBE)),
+        };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.header_timeout)
+            .header_read_timeout(timeout)
+            .keep_alive(whole)
             .max_buf_size(HEAD_BYTES)
             .max_headers(HEADERS)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(Heads::new(stream)), service);
         let mut connection = pin!(connection);
         let closing = self.state.closing.cancelled();
         tokio::select! {
             _ = connection.as_mut() => return,
-            () = activity.stands_still(self.idle) => return,
+            () = activity.stands_still(idle) => return,
             () = closing => {}
         }
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             _ = connection => {}
-            () = activity.stands_still(self.idle) => {}
+            () = activity.stands_still(idle) => {}
         }
-    }
-}
-
-/// When a connection last moved a byte, and how many of its requests are in hand.
-struct Activity {
-    since: Instant,
-    moved_ms: AtomicU64,
-    in_hand: AtomicUsize,
-}
-
-struct Handling(Arc<Activity>);
-
-impl Activity {
-    fn new() -> Self {
-        let (moved_ms, in_hand) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { since: Instant::now(), moved_ms, in_hand }
-    }
-
-    fn moved(&self) {
-        let ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved_ms.store(ms, Ordering::Relaxed);
-    }
-
-    fn handling(self: Arc<Self>) -> Handling {
-        self.in_hand.fetch_add(1, Ordering::Relaxed);
-        Handling(self)
-    }
-
-    /// Returns when nothing has moved for so long although no handler is at work. A handler has a
-    /// time limit of its own.
-    async fn stands_still(&self, idle: Duration) {
-        loop {
-            let moved = Duration::from_millis(self.moved_ms.load(Ordering::Relaxed));
-            let still = self.since.elapsed().saturating_sub(moved);
-            let busy = self.in_hand.load(Ordering::Relaxed) > 0;
-            if !busy && still >= idle {
-                return;
-            }
-            let rest = if busy { idle } else { idle - still };
-            tokio::time::sleep(rest.max(Duration::from_millis(10))).await;
-        }
-    }
-}
-
-impl Drop for Handling {
-    fn drop(&mut self) {
-        self.0.moved();
-        self.0.in_hand.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A stream that notes when it moves.
-struct Watched {
-    stream: TcpStream,
-    activity: Arc<Activity>,
-}
-
-impl AsyncRead for Watched {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        if polled.is_ready() {
-            self.activity.moved();
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Watched {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
-        if polled.is_ready() {
-            self.activity.moved();
-        }
-        polled
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        if polled.is_ready() {
-            self.activity.moved();
-        }
-        polled
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

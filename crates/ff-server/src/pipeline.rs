@@ -9,21 +9,24 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{FromRequestParts, RawPathParams, Request};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header,
+};
 use axum::routing::{MethodFilter, on};
 use futures_util::FutureExt;
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
+use crate::admission::{Caller, Visit};
+use crate::body::Reader;
 use crate::call::{REPLAYED, RawCall, Reply, ReplyBody};
 use crate::gate::{Authorized, Principal};
 use crate::refusal::{Answered, Refusal};
 use crate::replies::{Key, Turn};
 use crate::route::{Access, Memory, Pace, Route};
 use crate::state::{State, check_head};
-use crate::{body, query, remote};
+use crate::{body, host, query, remote};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -35,7 +38,7 @@ pub fn router(state: &Arc<State>) -> Router {
     for (at, route) in state.routes.iter().enumerate() {
         let filter = MethodFilter::try_from(route.method.clone()).unwrap_or(MethodFilter::TRACE);
         let state = state.clone();
-        let handler = move |request: Request| serve(state, at, request);
+        let handler = move |request: Request<Body>| serve(state, at, request);
         router = router.route(route.path, on(filter, handler));
     }
     let refuse = |code: &'static str, detail: &'static str| {
@@ -47,7 +50,23 @@ pub fn router(state: &Arc<State>) -> Router {
         .method_not_allowed_fallback(refuse("method_not_allowed", "another method is needed"))
 }
 
-async fn serve(state: Arc<State>, at: usize, request: Request) -> Response<Body> {
+/// What is answered before anything else is looked at: a request that no two readers would
+/// understand alike, and whatever is no probe on a connection that is there for probes.
+pub(crate) fn refuse_early<B>(request: &Request<B>, whole: bool) -> Option<Response<Body>> {
+    let probe = matches!(request.uri().path(), "/livez" | "/readyz");
+    let refusal = match host::check(request) {
+        Err(refusal) => refusal,
+        Ok(()) if !whole && !probe => {
+            Refusal::new("overloaded", "too many connections are open, in all or from this address")
+        }
+        Ok(()) => return None,
+    };
+    let mut response = respond_refusal(&refusal, &Uuid::now_v7().to_string());
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    Some(response)
+}
+
+async fn serve(state: Arc<State>, at: usize, request: Request<Body>) -> Response<Body> {
     let (begun, request_id): (_, Arc<str>) = (Instant::now(), Uuid::now_v7().to_string().into());
     let route = &state.routes[at];
     let handling = handle(&state, route, request, &request_id);
@@ -76,7 +95,7 @@ async fn serve(state: Arc<State>, at: usize, request: Request) -> Response<Body>
 async fn handle(
     state: &Arc<State>,
     route: &Route,
-    request: Request,
+    request: Request<Body>,
     request_id: &Arc<str>,
 ) -> Answered<Reply> {
     let peer = remote::peer(&request);
@@ -88,21 +107,26 @@ async fn handle(
         Access::Known | Access::Scoped(_) => state.gate.authenticate(&parts.headers).await?,
     };
     let door = state.gate.authorize(&principal, route.access, route.reach, namespace)?;
-    let _place = place(state, route)?;
+    let from = state.proxies.remote(peer, &parts.headers);
+    let caller = Caller::new(&principal, route.access, from);
+    // Probes without a token take nothing, so that nothing can keep them waiting.
+    let probe = route.access == Access::Public;
+    let mut visit = (!probe).then(|| state.admission.admit(caller, route.pace)).transpose()?;
     let params = RawPathParams::from_request_parts(&mut parts, &()).await;
     let params = params.map_err(|error| Refusal::invalid(error.body_text()))?;
     let params: HashMap<String, String> =
         params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let headers = parts.headers;
-    let (max, idle) = (route.body.min(state.limits.body_bytes), state.limits.body_idle);
     let work = async {
-        let body = body::read(body, &headers, max, idle).await?;
+        let reader = Reader { limits: state.limits.body, max: route.body, visit: visit.as_mut() };
+        let body = reader.read(body, &headers).await?;
         body::check_type(&headers, &body)?;
+        visit.as_mut().map(Visit::start).transpose()?;
         let idempotency_key = idempotency_key(&route.method, &headers)?;
         let call = RawCall {
             state: state.clone(),
             door,
-            remote: state.proxies.remote(peer, &headers),
+            remote: from,
             request_id: request_id.clone(),
             headers: headers.clone(),
             params,
@@ -111,7 +135,7 @@ async fn handle(
             idempotency_key,
         };
         match route.pace {
-            Pace::Work | Pace::Streams => once(route, parts.uri.path(), call).await,
+            Pace::Work | Pace::Probes | Pace::Streams => once(route, parts.uri.path(), call).await,
             Pace::Waits => while_valid(state, route, &parts.uri, call).await,
         }
     };
@@ -122,16 +146,6 @@ async fn handle(
             Err(ff_core::engine_error::EngineError::Timeout { op, elapsed }.into())
         }
     }
-}
-
-/// A place among the requests in hand. Whoever comes when all are taken is told at once.
-fn place<'s>(state: &'s State, route: &Route) -> Answered<tokio::sync::SemaphorePermit<'s>> {
-    let places: &Semaphore = match route.pace {
-        Pace::Work => &state.working,
-        Pace::Waits | Pace::Streams => &state.waiting,
-    };
-    let full = |_| Refusal::new("overloaded", "too many requests are in hand");
-    places.try_acquire().map_err(full)
 }
 
 /// Ends a wait when the caller's token does, and tells nothing that came later.

@@ -24,8 +24,11 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// The codes that the server adds to those of the engine: status, retry, meaning.
 pub const CODES: &[(&str, u16, bool, &str)] = &[
+    ("unexpected_body", 400, false, "The route takes no body."),
+    ("invalid_host", 400, false, "The request has no Host header, or more than one."),
     ("unauthorized", 401, false, "No valid token was sent."),
     ("forbidden", 403, false, "The token has not the scope or the namespace that this needs."),
+    ("host_not_allowed", 403, false, "Without tokens the server answers to its own names alone."),
     ("no_such_route", 404, false, "No route has this path."),
     ("method_not_allowed", 405, false, "The route does not know this method."),
     ("request_timeout", 408, true, "The body did not arrive in time."),
@@ -36,6 +39,8 @@ pub const CODES: &[(&str, u16, bool, &str)] = &[
     ("idempotency_key_reused", 422, false, "The key was used for another request."),
     ("headers_too_large", 431, false, "The headers are larger than 16 KiB."),
     ("too_many_streams", 429, true, "The token has as many streams open as it may."),
+    ("too_many_requests", 429, true, "The token has as many requests in hand as it may."),
+    ("rate_limit_exceeded", 429, true, "The token sends more requests per second than it may."),
     ("internal", 500, false, "A bug in the server; nothing is known of the outcome."),
     ("overloaded", 503, true, "The server has as many requests in hand as it may."),
     ("closing", 503, true, "The server is about to stop."),

@@ -56,6 +56,8 @@ pub enum Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Work,
+    /// It must be answered however busy the server is.
+    Probes,
     /// It may wait for something to happen.
     Waits,
     /// It stays open until one side ends it.
@@ -166,6 +168,11 @@ impl Route {
     pub(crate) fn waits(mut self) -> Self {
         self.timeout = LONGEST_WAIT + Duration::from_secs(15);
         self.pace = Pace::Waits;
+        self
+    }
+
+    pub(crate) fn probes(mut self) -> Self {
+        self.pace = Pace::Probes;
         self
     }
 

@@ -7,9 +7,10 @@ use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
 use ff_core::contracts::Durability;
 use ff_core::engine_backend::EngineBackend;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Admission;
+use crate::body::BodyLimits;
 use crate::config::Config;
 use crate::gate::{Gate, Principal};
 use crate::metrics::Metrics;
@@ -28,9 +29,7 @@ pub struct State {
     pub(crate) metrics: Metrics,
     pub(crate) limits: Limits,
     pub(crate) proxies: Proxies,
-    /// Requests that are being worked on, and requests that wait for something.
-    pub(crate) working: Semaphore,
-    pub(crate) waiting: Semaphore,
+    pub(crate) admission: Arc<Admission>,
     streams: Mutex<HashMap<String, usize>>,
     /// Ends streams and long polls.
     pub(crate) closing: CancellationToken,
@@ -43,8 +42,7 @@ pub struct State {
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub streams_per_token: usize,
-    pub body_idle: std::time::Duration,
-    pub body_bytes: usize,
+    pub body: BodyLimits,
 }
 
 const URI_BYTES: usize = 8 * 1024;
@@ -65,12 +63,15 @@ impl State {
             metrics,
             limits: Limits {
                 streams_per_token: config.streams_per_token,
-                body_idle: config.body_idle,
-                body_bytes: config.body_bytes,
+                body: BodyLimits {
+                    bytes: config.body_bytes,
+                    idle: config.body_idle,
+                    grace: config.body_grace,
+                    rate: config.body_rate,
+                },
             },
             proxies: Proxies::new(config.trusted_networks()),
-            working: Semaphore::new(config.requests),
-            waiting: Semaphore::new(config.connections),
+            admission: Admission::new(config),
             streams: Mutex::default(),
             closing: CancellationToken::new(),
             store_name: store.name(),

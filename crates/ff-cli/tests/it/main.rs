@@ -1,5 +1,6 @@
 //! The command as a user runs it: against a real server, by exit code, stdout and stderr.
 
+mod attack;
 mod command;
 mod docs;
 mod doctor;

@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::redact;
 use crate::webhooks::guard::{self, Guard, Network};
+use crate::{host, redact};
 use values::*;
 
 /// How the server runs.
@@ -34,13 +34,29 @@ pub struct Config {
     pub webhook_allow: Option<String>,
     /// Networks of proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Option<String>,
+    /// Names beside `localhost` that a server without tokens answers to.
+    pub allowed_hosts: Option<String>,
     pub payload_bytes: usize,
     pub body_bytes: usize,
-    pub connections: usize,
-    pub requests: usize,
-    pub streams_per_token: usize,
-    pub header_timeout: Duration,
+    /// What bodies in hand may take together.
+    pub body_budget: usize,
+    /// How many bytes of a body must arrive each second, once `body_grace` is over.
+    pub body_rate: usize,
+    pub body_grace: Duration,
     pub body_idle: Duration,
+    pub connections: usize,
+    pub connections_per_address: usize,
+    pub requests: usize,
+    pub requests_per_token: usize,
+    pub waits_per_token: usize,
+    /// Requests that need no token.
+    pub open_requests: usize,
+    pub open_requests_per_address: usize,
+    pub streams_per_token: usize,
+    /// The rate limit of each token; there is none if it is absent.
+    pub requests_per_second: Option<usize>,
+    pub burst: Option<usize>,
+    pub header_timeout: Duration,
     pub connection_idle: Duration,
     /// How often streams and long polls look whether their token is still good.
     pub token_check: Duration,
@@ -144,13 +160,24 @@ settings! {
     tls_key: some_path, shown_some_path, "A PEM file with the private key for TLS.";
     webhook_allow: some_networks, shown_text, "Networks of one's own that webhooks may call.";
     trusted_proxies: some_networks, shown_text, "Proxies whose X-Forwarded-For is believed.";
+    allowed_hosts: some_hosts, shown_text, "Host names that are served without tokens.";
     payload_bytes: count, ToString::to_string, "The largest payload or result.";
     body_bytes: count, ToString::to_string, "The largest body of a request.";
-    connections: count, ToString::to_string, "How many connections may be open.";
-    requests: count, ToString::to_string, "How many requests may be worked on at once.";
-    streams_per_token: count, ToString::to_string, "How many streams one token may hold open.";
-    header_timeout: span, shown_span, "How long the head of a request may take to arrive.";
+    body_budget: count, ToString::to_string, "What all bodies in hand may take together.";
+    body_rate: count, ToString::to_string, "Bytes of a body that must arrive each second.";
+    body_grace: span, shown_span, "How long a body may be slower than body_rate at first.";
     body_idle: span, shown_span, "How long a body may pause.";
+    connections: count, ToString::to_string, "How many connections may be open.";
+    connections_per_address: count, ToString::to_string, "How many of them from one address.";
+    requests: count, ToString::to_string, "How many requests may be worked on at once.";
+    requests_per_token: count, ToString::to_string, "How many of them of one token.";
+    waits_per_token: count, ToString::to_string, "How many long polls one token may have.";
+    open_requests: count, ToString::to_string, "How many requests that need no token, at once.";
+    open_requests_per_address: count, ToString::to_string, "How many of them from one address.";
+    streams_per_token: count, ToString::to_string, "How many streams one token may hold open.";
+    requests_per_second: some_count, shown_count, "The rate limit of each token; none if unset.";
+    burst: some_count, shown_count, "How many requests may come at once under that limit.";
+    header_timeout: span, shown_span, "How long the head of a request may take to arrive.";
     connection_idle: span, shown_span, "How long a connection may stand still.";
     token_check: span, shown_span, "How often open streams and waits check their token.";
     drain: span, shown_span, "How long open requests are waited for at the end.";
@@ -179,13 +206,24 @@ impl Default for Config {
             tls_key: None,
             webhook_allow: None,
             trusted_proxies: None,
+            allowed_hosts: None,
             payload_bytes: 1024 * 1024,
             body_bytes: 16 * 1024 * 1024,
-            connections: 4096,
-            requests: 1024,
-            streams_per_token: 32,
-            header_timeout: Duration::from_secs(30),
+            body_budget: 32 * 1024 * 1024,
+            body_rate: 8 * 1024,
+            body_grace: Duration::from_secs(5),
             body_idle: Duration::from_secs(10),
+            connections: 4096,
+            connections_per_address: 1024,
+            requests: 1024,
+            requests_per_token: 512,
+            waits_per_token: 2048,
+            open_requests: 64,
+            open_requests_per_address: 16,
+            streams_per_token: 32,
+            requests_per_second: None,
+            burst: None,
+            header_timeout: Duration::from_secs(30),
             connection_idle: Duration::from_secs(75),
             token_check: Duration::from_secs(5),
             drain: Duration::from_secs(10),
@@ -233,6 +271,11 @@ impl Config {
         Guard::new(networks.and_then(Result::ok).unwrap_or_default())
     }
 
+    pub(crate) fn host_names(&self) -> Vec<String> {
+        let names = self.allowed_hosts.as_deref().map(host::parse);
+        names.and_then(Result::ok).unwrap_or_default()
+    }
+
     pub(crate) fn trusted_networks(&self) -> Vec<Network> {
         let networks = self.trusted_proxies.as_deref().map(guard::parse);
         networks.and_then(Result::ok).unwrap_or_default()
@@ -243,6 +286,15 @@ impl Config {
         let refuse = |text: &str| Err(ConfigError::Contradiction(text.to_owned()));
         if self.tls_cert.is_some() != self.tls_key.is_some() {
             return refuse("tls_cert and tls_key are needed together");
+        }
+        if self.body_budget < 2 * self.body_bytes {
+            return refuse(
+                "body_budget must be at least twice body_bytes, because one token may use half \
+                 of it",
+            );
+        }
+        if self.burst.is_some() && self.requests_per_second.is_none() {
+            return refuse("burst needs requests_per_second");
         }
         let beyond = !self.listen.ip().is_loopback();
         if self.auth == Auth::None && beyond && !self.insecure {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ff_api::Span;
 
 use super::Auth;
-use crate::secrets;
 use crate::webhooks::guard;
+use crate::{host, secrets};
 
 pub fn parsed<T: std::str::FromStr<Err: fmt::Display>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: T::Err| error.to_string())
@@ -17,6 +17,14 @@ pub fn parsed<T: std::str::FromStr<Err: fmt::Display>>(text: &str) -> Result<T, 
 pub fn count(text: &str) -> Result<usize, String> {
     let number: usize = parsed(text)?;
     if number == 0 { Err("it must be at least 1".to_owned()) } else { Ok(number) }
+}
+
+pub fn some_count(text: &str) -> Result<Option<usize>, String> {
+    count(text).map(Some)
+}
+
+pub fn shown_count(count: &Option<usize>) -> String {
+    count.map(|count| count.to_string()).unwrap_or_default()
 }
 
 pub fn switch(text: &str) -> Result<bool, String> {
@@ -54,6 +62,10 @@ pub fn some_secrets(text: &str) -> Result<Option<String>, String> {
 
 pub fn some_networks(text: &str) -> Result<Option<String>, String> {
     guard::parse(text).map(|_| Some(text.to_owned()))
+}
+
+pub fn some_hosts(text: &str) -> Result<Option<String>, String> {
+    host::parse(text).map(|_| Some(text.to_owned()))
 }
 
 pub fn shown_text(text: &Option<String>) -> String {

@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::config::{Auth, Config};
 use crate::gate::known::Known;
+use crate::host::Hosts;
 use crate::refusal::{Answered, Refusal};
 use crate::route::{Access, Reach};
 
@@ -34,6 +35,7 @@ pub struct Gate {
     /// The hash of the token that is given by configuration.
     root: Option<[u8; 32]>,
     known: Known,
+    hosts: Hosts,
     /// How often a request that waits looks whether its token is still good.
     check: Duration,
 }
@@ -74,6 +76,7 @@ impl Gate {
             auth: config.auth,
             root: config.root_token.as_deref().map(hash),
             known: Known::default(),
+            hosts: Hosts::new(config.host_names(), config.listen.ip()),
             check: config.token_check,
         }
     }
@@ -81,6 +84,7 @@ impl Gate {
     /// Who sent this. Whoever may come in without a token is anonymous.
     pub async fn authenticate(&self, headers: &HeaderMap) -> Answered<Arc<Principal>> {
         if self.auth == Auth::None {
+            self.hosts.check_own(headers)?;
             origin::check(headers)?;
             return Ok(Principal::anonymous());
         }

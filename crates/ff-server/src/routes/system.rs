@@ -20,10 +20,12 @@ pub fn routes() -> Vec<Route> {
     vec![
         Route::new((Method::GET, "/livez"), ("livez", "The process runs."), Scope::Read, livez)
             .access(Access::Public)
-            .reach(Reach::Nothing),
+            .reach(Reach::Nothing)
+            .probes(),
         Route::new((Method::GET, "/readyz"), ("readyz", "The store answers."), Scope::Read, readyz)
             .access(Access::Public)
-            .reach(Reach::Nothing),
+            .reach(Reach::Nothing)
+            .probes(),
         Route::new(
             (Method::GET, "/version"),
             ("version", "What runs here, and what it promises."),
@@ -48,6 +50,7 @@ pub fn routes() -> Vec<Route> {
             metrics,
         )
         .reach(Reach::Everything)
+        .probes()
         .content("text/plain"),
     ]
 }

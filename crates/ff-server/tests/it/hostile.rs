@@ -160,6 +160,10 @@ async fn bodies_that_are_not_understood_are_refused() {
         }
         let path = crate::walk::address(&route);
         for body in bodies {
+            // A route that takes no body takes this for none.
+            if route.body == 0 && body == "null" {
+                continue;
+            }
             let method = route.method.as_str();
             let answer = server.client.send_bytes(method, &path, &[], Some(body.as_bytes())).await;
             let refused = matches!(answer.status, 400 | 401 | 404 | 413);

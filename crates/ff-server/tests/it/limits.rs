@@ -95,12 +95,17 @@ async fn too_much_at_once_is_told_to_come_back() {
     let first = TcpStream::connect(server.client.address).await.unwrap();
     let answer = loop {
         // The first connection may not have been counted yet.
-        match parse(&server.client.raw(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").await) {
-            Some(answer) if answer.status == 503 => break answer,
+        match server.client.get("/version").await {
+            answer if answer.status == 503 => break answer,
             _ => tokio::task::yield_now().await,
         }
     };
+    answer.refused(503, "overloaded");
     assert_eq!(answer.header("retry-after"), Some("1"));
+    // A server that is full still says that it is alive.
+    for probe in ["/livez", "/readyz"] {
+        assert_eq!(server.client.get(probe).await.status, 200, "{probe}");
+    }
     drop(first);
     server.stop().await;
 

@@ -1,5 +1,6 @@
 //! The server on real sockets over real SQLite files.
 
+mod admission;
 mod budgets;
 mod bulk;
 mod client;
@@ -9,6 +10,7 @@ mod executions;
 mod flows;
 mod fuzz;
 mod hostile;
+mod hosts;
 mod limits;
 mod lists;
 mod operations;
