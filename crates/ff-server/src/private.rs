@@ -57,7 +57,7 @@ pub fn warn_of_access(path: &Path) {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
