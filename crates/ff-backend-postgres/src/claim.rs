@@ -63,6 +63,10 @@ impl Outlines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub fn forget(&self) {
+        self.lock().clear();
+    }
+
     /// What is known of a lane, and whether it is time to look at its front.
     fn of(&self, lane: &Arc<str>) -> Outline {
         let mut known = self.lock().get(lane).cloned().unwrap_or_default();

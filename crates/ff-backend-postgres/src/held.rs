@@ -84,6 +84,10 @@ impl Held {
         keys.all(|key| rows.rows.contains_key(key))
     }
 
+    pub fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Rows::default();
+    }
+
     /// Takes over what a transaction has committed.
     pub fn learn(&self, change: &Change, unlocked: &Unlocked, writer: &Arc<str>) {
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);

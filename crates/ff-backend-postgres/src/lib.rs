@@ -301,6 +301,12 @@ impl Store for PostgresStore {
         Ok(())
     }
 
+    fn distrust(&self) {
+        self.held.forget();
+        self.young.forget();
+        self.outlines.forget();
+    }
+
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {
         query::run(self, query).await
     }

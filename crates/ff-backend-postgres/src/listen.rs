@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use ff_core::engine::supervise;
 use ff_core::store::{Bells, Change, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use serde_json::{Map, Value, json};
@@ -64,7 +65,9 @@ impl Outbox {
             if let Write::Insert(row) | Write::Update(row) = write
                 && row.is_claimable()
             {
-                *news.lanes.entry(row.lane.clone()).or_default() += 1;
+                // A lane that was changed counts for all of its work.
+                let count = news.lanes.entry(row.lane.clone()).or_default();
+                *count = count.saturating_add(1);
             }
         }
         for write in &change.lanes {
@@ -107,13 +110,17 @@ pub(crate) fn spawn(store: &Arc<PostgresStore>, ended: watch::Receiver<()>) {
         // The channel is sent to when the store is closed, and closes with it.
         let _ = ended.changed().await;
     };
-    let telling = tell(Arc::downgrade(store), store.outbox.clone(), from);
+    let (weak, outbox) = (Arc::downgrade(store), store.outbox.clone());
+    let telling =
+        supervise("bells to other engines", move || tell(weak.clone(), outbox.clone(), from));
     let end = until(ended.clone());
     tokio::spawn(async move {
         tokio::select! { () = telling => {}, () = end => {} }
     });
     if store.listens {
-        let hearing = hear(Arc::downgrade(store), store.bells.clone(), from);
+        let (weak, bells) = (Arc::downgrade(store), store.bells.clone());
+        let hearing =
+            supervise("bells of other engines", move || hear(weak.clone(), bells.clone(), from));
         let end = until(ended);
         tokio::spawn(async move {
             tokio::select! { () = hearing => {}, () = end => {} }
@@ -223,7 +230,8 @@ fn ring(bells: &Bells, text: &str, own: Uuid) {
 
 #[cfg(test)]
 mod tests {
-    use ff_core::rows::{StreamKey, StreamRow};
+    use ff_core::contracts::EventType;
+    use ff_core::rows::{EventRow, ExecutionRow, LaneRow, StreamKey, StreamRow};
 
     use super::*;
 
@@ -242,6 +250,27 @@ mod tests {
             append_first: 0,
         });
         change
+    }
+
+    /// A lane that was resumed rings for all of its work, however much is accepted after it.
+    #[test]
+    fn work_after_a_resumed_lane_rings_for_all_of_it() {
+        let lane = || LaneRow::active("lane".into());
+        let mut resumed = Change::default();
+        resumed.lanes.push(Write::Update(lane()));
+        resumed.events.push(EventRow::bare(EventType::LaneResumed, "".into(), TimestampMs(1)));
+        let mut accepted = resumed.clone();
+        accepted.lanes.clear();
+        let key = ExecutionKey { partition: 0, id: Uuid::from_u128(7) };
+        let row = ExecutionRow { lane: "lane".into(), ..ExecutionRow::blank(key) };
+        accepted.executions.push(Write::Insert(row));
+        let outbox = Outbox::default();
+        for change in [&accepted, &resumed, &accepted, &accepted] {
+            outbox.tell(change);
+        }
+        let text = outbox.take(Uuid::nil());
+        let message: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(message["lanes"]["lane"], json!(usize::MAX), "{text}");
     }
 
     #[tokio::test]

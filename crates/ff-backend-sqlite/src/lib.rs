@@ -210,6 +210,12 @@ impl Store for SqliteStore {
         }
     }
 
+    fn distrust(&self) {
+        if let Some(connection) = self.writer().as_mut() {
+            connection.distrust_memory();
+        }
+    }
+
     fn idle(&self, quiet: Duration) {
         if let Some(connection) = self.writer().as_mut() {
             connection.fold(quiet);

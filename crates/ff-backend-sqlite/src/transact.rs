@@ -1,11 +1,12 @@
 //! The connection that writes: one transaction per batch, one flush per transaction.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ff_core::contracts::{Submission, SubmitOutcome};
-use ff_core::engine::{Engine, QUIET, prepare_submit};
+use ff_core::engine::{Engine, QUIET, message_of, prepare_submit};
 use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::store::cells::Words;
 use ff_core::store::{Batch, Bells, Change, Job, Store, World};
@@ -99,6 +100,16 @@ impl Connection {
     pub fn learn(&mut self) {
         if let Some(change) = self.unlearned.take() {
             self.held.learn(change, &self.places);
+        }
+    }
+
+    /// Something panicked: what is kept of earlier transactions is read again.
+    pub fn distrust_memory(&mut self) {
+        (self.unlearned, self.careful) = (None, true);
+        self.held.forget();
+        match read_log(&self.sqlite) {
+            Ok(log) => self.log = log,
+            Err(error) => self.broken = Some(format!("the log cannot be read: {error}")),
         }
     }
 
@@ -206,7 +217,8 @@ impl Connection {
             }
             work(self)
         }));
-        let panicked = |_| Err(StoreError::Failed("the work panicked; nothing was kept".into()));
+        let why = |panic: Box<dyn Any + Send>| format!("panicked: {}", message_of(&*panic));
+        let panicked = |panic| Err(StoreError::Panicked(why(panic)));
         let done = worked.unwrap_or_else(panicked).and_then(|done| {
             self.files.as_ref().map_or(Ok(()), |files| files.check())?;
             self.commit()?;

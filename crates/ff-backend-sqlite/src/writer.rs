@@ -1,9 +1,10 @@
 //! The thread that owns every write.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use ff_core::engine::{Pumping, Queue, pump};
+use ff_core::engine::{Pumping, Queue, message_of, pump};
 use tokio::sync::oneshot;
 
 use crate::lock::FileLock;
@@ -33,7 +34,13 @@ impl Writer {
                 let _ = stopped.await;
             };
             let pumping = Pumping { max_batch, own_thread: true };
-            runtime.block_on(pump(store.clone(), queue, pumping, stopped));
+            // The pump goes on after panics of its own. If it ends, the engine does: the queue is
+            // closed with it, the connection and the lock are given up, and every call is refused.
+            let pumped = || runtime.block_on(pump(store.clone(), queue, pumping, stopped));
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(pumped)) {
+                let why = message_of(&*panic);
+                tracing::error!(why, "the SQLite writer has ended; every call is refused");
+            }
             if let Some(connection) = store.writer().take() {
                 connection.close();
             }

@@ -380,6 +380,9 @@ pub enum StoreError {
     /// Nothing was written.
     #[error("{0}")]
     Failed(String),
+    /// A bug has shown before anything was written.
+    #[error("{0}; nothing was changed")]
+    Panicked(String),
     /// The store cannot be reached, or has no room for a caller; nothing was written.
     #[error("{0}")]
     Unavailable(String),
@@ -404,6 +407,31 @@ impl StoreError {
             }
             other => EngineError::Transport { backend, source: Box::new(other) },
         }
+    }
+}
+
+impl EngineError {
+    /// What a store has reported, if this is that and no more.
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Self::Transport { source, .. } => source.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// The store cannot be used, for whatever it is asked.
+    pub(crate) fn is_of_store(&self) -> bool {
+        matches!(self, Self::Transport { .. } | Self::OutcomeUnknown { .. }) && !self.is_panic()
+    }
+
+    /// The store has been closed, and will be in every later call.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.store_error(), Some(StoreError::Closed))
+    }
+
+    /// A bug has shown, and nothing was written.
+    pub fn is_panic(&self) -> bool {
+        matches!(self.store_error(), Some(StoreError::Panicked(_)))
     }
 }
 

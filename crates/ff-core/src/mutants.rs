@@ -35,10 +35,12 @@ pub enum Mutant {
     BulkTwice,
     /// A step that is recorded again takes the later result.
     StepTwice,
+    /// A timer that finds that it is not due yet is not armed again.
+    TimerForgotten,
 }
 
 impl Mutant {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::NoFence,
         Self::AckBeforeCommit,
         Self::CancelNotFinal,
@@ -53,6 +55,7 @@ impl Mutant {
         Self::DueTimeLost,
         Self::BulkTwice,
         Self::StepTwice,
+        Self::TimerForgotten,
     ];
 }
 

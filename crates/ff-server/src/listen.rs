@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use ff_core::engine::supervise;
 use ff_core::engine_backend::EngineBackend;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -135,8 +136,9 @@ impl Bound {
         let Self { listener, connections, drain, .. } = self;
         let open = TaskTracker::new();
         let state = &connections.state;
-        let deliveries = state.webhooks.clone().run(state.closing.clone());
-        let deliveries = tokio::spawn(deliveries);
+        let (webhooks, closing) = (state.webhooks.clone(), state.closing.clone());
+        let deliver = move || webhooks.clone().run(closing.clone());
+        let deliveries = tokio::spawn(supervise("webhooks", deliver));
         let mut shutdown = pin!(shutdown);
         loop {
             let accepted = tokio::select! {

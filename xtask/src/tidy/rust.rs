@@ -13,7 +13,7 @@ pub struct Function {
 
 const COLUMNS: usize = 100;
 const PURE: [&str; 2] = ["crates/ff-core/src/operations/", "crates/ff-core/src/rows/"];
-const IMPURE: [&str; 12] = [
+const IMPURE: [&str; 13] = [
     "async",
     ".await",
     "SystemTime",
@@ -26,6 +26,7 @@ const IMPURE: [&str; 12] = [
     "std::fs",
     "std::net",
     "tokio",
+    "tracing",
 ];
 
 /// A file opens by saying what it is for.

@@ -38,7 +38,11 @@ async fn described(f: &Fixture, id: Uuid) -> BulkSnapshot {
 
 /// One step of the sweeper, as much as one transaction does.
 async fn step(f: &Fixture) {
-    f.backend.engine().run(None, Sweep { limit: 10, bulk_chunk: 100, entropy: 0 }).await.unwrap();
+    f.backend
+        .engine()
+        .run(None, Sweep { limit: 10, bulk_chunk: 100, entropy: 0, isolation: None })
+        .await
+        .unwrap();
 }
 
 /// Changed, skipped and failed.

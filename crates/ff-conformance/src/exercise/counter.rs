@@ -67,7 +67,7 @@ async fn write_flow(f: &Fixture, flow: FlowRow) {
     f.backend.engine().run(None, by_hand).await.unwrap();
 }
 
-async fn write_record<R: Record>(f: &Fixture, key: &R::Key, row: &R) {
+pub(super) async fn write_record<R: Record>(f: &Fixture, key: &R::Key, row: &R) {
     let mut change = Change::default();
     change.update(row);
     let by_hand = ByHand { flows: Vec::new(), change, keys: vec![R::erase_key(key)] };
@@ -142,7 +142,7 @@ pub async fn of_nodes_that_were_added(f: &Fixture) {
     assert_eq!(f.claim().await.execution_id, *flow.node("a"));
 }
 
-async fn states(f: &Fixture) -> Vec<LimitStateRow> {
+pub(super) async fn states(f: &Fixture) -> Vec<LimitStateRow> {
     let scans = vec![Scan::of::<LimitStateRow>(Vec::new()).limit(10)];
     let rows = f.backend.engine().query(Query::Records { keys: Vec::new(), scans }).await.unwrap();
     rows.records().unwrap()

@@ -26,6 +26,7 @@ mod lease;
 mod limits;
 mod namespaces;
 mod operator;
+mod panics;
 mod quota;
 mod read;
 mod resubmit;
@@ -244,6 +245,7 @@ fn of_executions() -> Vec<Exercise> {
             subscriber_sees_everything,
         }
         bytes { payloads, results }
+        panics { of_operations, of_due_timers with flow_wide::swept_by_hand }
         suspend {
             released_and_resumed, conditions, operator_only, operator_overrides, resume_delay,
             repeated_call, named_wait, early_signal, early_and_late, pending_waitpoints, endings,

@@ -274,7 +274,7 @@ impl Verb {
             Self::PutCap(Some(cap)) => job(limits::put_cap(cap), done),
             Self::PutCap(None) => job(limits::drop_cap(), done),
             Self::PutBudget(args) => job(PutBudget { args: *args, flow: None }, done),
-            Self::Sweep => job(Sweep { limit: 50, bulk_chunk: 4, entropy }, done),
+            Self::Sweep => job(Sweep { limit: 50, bulk_chunk: 4, entropy, isolation: None }, done),
             _ => return None,
         })
     }

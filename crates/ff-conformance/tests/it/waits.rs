@@ -70,7 +70,11 @@ impl Race {
             }
             Rival::Sweep => {
                 let (reply, _) = oneshot::channel();
-                Job::new(Sweep { limit: 10, bulk_chunk: 100, entropy: 0 }, None, reply)
+                Job::new(
+                    Sweep { limit: 10, bulk_chunk: 100, entropy: 0, isolation: None },
+                    None,
+                    reply,
+                )
             }
             Rival::Cancel => {
                 let (reply, _) = oneshot::channel();

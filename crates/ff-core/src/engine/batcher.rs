@@ -1,6 +1,7 @@
 //! Feeds waiting operations to the store: whatever queued up while the last commit was flushing
 //! goes into the next one. A lone caller pays no delay.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify};
 
 use super::Queue;
+use super::supervise::{Restarts, caught};
 use crate::engine_error::StoreError;
 use crate::store::{Batch, Job, Store};
 
@@ -36,6 +38,9 @@ pub struct Pumping {
     pub own_thread: bool,
 }
 
+/// The longest pause of a pump that panics: callers wait for it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// Runs until the engine is dropped or told to stop, and then until the queue is empty.
 pub async fn pump(
     store: Arc<dyn Store>,
@@ -43,22 +48,34 @@ pub async fn pump(
     pumping: Pumping,
     stop: impl Future<Output = ()>,
 ) {
+    let mut stop = std::pin::pin!(stop);
+    let mut restarts = Restarts::new("writer", LONGEST_PAUSE);
+    while let Err(why) = caught(serve(&*store, &mut queue, pumping, stop.as_mut())).await {
+        restarts.pause_after(&why).await;
+    }
+}
+
+async fn serve(
+    store: &dyn Store,
+    queue: &mut Queue,
+    pumping: Pumping,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
+) {
     let Pumping { max_batch, own_thread } = pumping;
     let mut waiting = Vec::new();
     let mut last = 0;
     // Something was done since nobody came for long.
     let mut untidy = false;
-    let mut stop = std::pin::pin!(stop);
     loop {
         if untidy {
-            stay_awake(&queue);
+            stay_awake(queue);
             if queue.is_empty() {
                 store.idle(STAY_AWAKE);
             }
         }
         let received = tokio::select! {
             biased;
-            () = &mut stop => break,
+            () = stop.as_mut() => break,
             received = queue.recv_many(&mut waiting, max_batch) => received,
             () = quiet(), if untidy => {
                 store.idle(QUIET);
@@ -71,15 +88,15 @@ pub async fn pump(
         }
         // A lone caller never waits: only after a batch of several are there others to expect.
         if own_thread && last > 1 {
-            gather(&mut queue, &mut waiting, last.min(max_batch));
+            gather(queue, &mut waiting, last.min(max_batch));
         }
         last = waiting.len();
         untidy = own_thread;
-        run_all(&*store, &mut waiting, max_batch).await;
+        run_all(store, &mut waiting, max_batch).await;
     }
     queue.close();
     while queue.recv_many(&mut waiting, max_batch).await > 0 {
-        run_all(&*store, &mut waiting, max_batch).await;
+        run_all(store, &mut waiting, max_batch).await;
     }
 }
 
@@ -142,12 +159,19 @@ impl Drop for Turn<'_> {
 
 /// One of several pumps on the same queue. Runs until the engine is dropped.
 pub async fn pump_shared(store: Arc<dyn Store>, shared: Arc<Shared>, max_batch: usize) {
+    let mut restarts = Restarts::new("writer", LONGEST_PAUSE);
+    while let Err(why) = caught(serve_shared(&*store, &shared, max_batch)).await {
+        restarts.pause_after(&why).await;
+    }
+}
+
+async fn serve_shared(store: &dyn Store, shared: &Shared, max_batch: usize) {
     let mut waiting = Vec::new();
     let mut last = 0;
     while shared.next(&mut waiting, last, max_batch).await {
-        let turn = Turn(&shared);
+        let turn = Turn(shared);
         last = waiting.len();
-        run_all(&*store, &mut waiting, max_batch).await;
+        run_all(store, &mut waiting, max_batch).await;
         drop(turn);
     }
 }
@@ -242,7 +266,7 @@ async fn run(store: &dyn Store, mut batch: Batch) {
 async fn transact(store: &dyn Store, batch: &mut Batch) -> Result<(), StoreError> {
     let mut tries = 1;
     loop {
-        match store.transact(batch).await {
+        match attempt(store, batch).await {
             Err(StoreError::Conflict(_)) if tries < TRIES => tries += 1,
             // Somebody may hold a lock for long; then it is only for those who need it to wait.
             Err(StoreError::Retry(_)) if tries < if batch.len() > 1 { 2 } else { TRIES } => {
@@ -251,4 +275,19 @@ async fn transact(store: &dyn Store, batch: &mut Batch) -> Result<(), StoreError
             outcome => return outcome,
         }
     }
+}
+
+/// One try. A panic is an answer too: callers are told, and the pump goes on. Once the batch was
+/// decided its commit may have happened.
+async fn attempt(store: &dyn Store, batch: &mut Batch) -> Result<(), StoreError> {
+    batch.begin();
+    let outcome = caught(store.transact(batch)).await.unwrap_or_else(|why| {
+        store.distrust();
+        let why = format!("the writer panicked: {why}");
+        Err(if batch.is_decided() { StoreError::Unknown(why) } else { StoreError::Panicked(why) })
+    });
+    if let Err(error @ (StoreError::Panicked(_) | StoreError::Unknown(_))) = &outcome {
+        tracing::error!(store = store.name(), %error, "a transaction has failed");
+    }
+    outcome
 }

@@ -4,8 +4,12 @@ mod batcher;
 mod claiming;
 pub mod clock;
 mod cursor;
+mod journal;
+#[cfg(test)]
+mod panics;
 pub(crate) mod prepare;
 mod subscription;
+mod supervise;
 mod sweeper;
 
 pub use batcher::{Pumping, QUIET, Shared, pump, pump_shared};
@@ -25,6 +29,7 @@ pub use prepare::{
     prepare_create, prepare_extend_flow, prepare_submission, prepare_submit, prepare_submit_flow,
 };
 pub use subscription::{StartAt, Subscription};
+pub use supervise::{caught, message_of, supervise};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -32,10 +37,11 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::journal::Journal;
 use crate::engine_error::{EngineError, StoreError};
 use crate::limits::Limits;
 use crate::operations::Operation;
-use crate::operations::timer::{Announce, Retain, Retention, Sweep};
+use crate::operations::timer::{Announce, Isolation, Retain, Retention, Sweep};
 use crate::store::{Job, Query, Rows, Store};
 use crate::token::{Keyring, WaitpointSecrets};
 use crate::types::Namespace;
@@ -62,12 +68,15 @@ pub struct Engine {
     alive: watch::Sender<()>,
     /// A claim has met limits.
     limited: AtomicBool,
+    journal: Journal,
 }
 
 /// The receiving end of an engine's queue, for whoever runs [`pump`].
 pub type Queue = mpsc::Receiver<Job>;
 
 const SWEEP_TIMERS: usize = 200;
+/// So many are looked at one by one, after a sweep has panicked.
+const ISOLATED_TIMERS: usize = 50;
 const BULK_CHUNK: usize = 100;
 const ANNOUNCE: usize = 500;
 const RETAIN_EVENTS: usize = 500;
@@ -78,7 +87,8 @@ impl Engine {
         let (queue, waiting) = mpsc::channel(config.limits.queue);
         let keyring = Keyring::new(&config.waitpoint_secrets);
         let (alive, limited) = (watch::Sender::new(()), AtomicBool::new(false));
-        (Self { store, queue, config, keyring, alive, limited }, waiting)
+        let journal = Journal::default();
+        (Self { store, queue, config, keyring, alive, limited, journal }, waiting)
     }
 
     /// An engine whose queue is pumped by a task, with its own sweeper.
@@ -94,7 +104,8 @@ impl Engine {
     /// Starts the task that fires timers; it ends when the engine is dropped.
     pub fn spawn_sweeper(self: &Arc<Self>) {
         if !self.config.manual_sweeps {
-            tokio::spawn(sweeper::sweep(Arc::downgrade(self)));
+            let engine = Arc::downgrade(self);
+            tokio::spawn(supervise("sweeper", move || sweeper::sweep(engine.clone())));
         }
     }
 
@@ -148,10 +159,29 @@ impl Engine {
         self.store.query(query).await.map_err(|error| self.store_error(error))
     }
 
+    /// Refuses if the writer has ended, as every later call that writes is refused.
+    pub fn check_writing(&self) -> Result<(), EngineError> {
+        match self.queue.is_closed() {
+            true => Err(self.store_error(StoreError::Closed)),
+            false => Ok(()),
+        }
+    }
+
     /// Announces what the log has not told of, fires every timer that is due and forgets what is
-    /// past retention.
+    /// past retention. One of them that fails does not keep the others from being done.
     pub async fn sweep(&self) -> Result<usize, EngineError> {
-        let mut total = self.announce().await? + self.fire().await?;
+        let announced = self.announce().await;
+        // A store that cannot be used cannot be used for the rest either.
+        if announced.as_ref().is_err_and(EngineError::is_of_store) {
+            return announced;
+        }
+        let fired = self.fire().await;
+        let retired = self.retain().await;
+        Ok(announced? + fired? + retired?)
+    }
+
+    async fn retain(&self) -> Result<usize, EngineError> {
+        let mut total = 0;
         while let Some(scan) = self.config.retention.scan(RETAIN_EVENTS) {
             let retired = self.run(None, Retain { scan }).await?;
             // A log in several shards is trimmed one by one.
@@ -166,13 +196,24 @@ impl Engine {
 
     async fn fire(&self) -> Result<usize, EngineError> {
         let mut total = 0;
+        let mut isolated = false;
         loop {
             let entropy = fastrand::u64(..);
-            let sweep = Sweep { limit: SWEEP_TIMERS, bulk_chunk: BULK_CHUNK, entropy };
-            let swept = self.run(None, sweep).await?;
-            total += swept;
+            let isolation = isolated.then(|| Isolation::new(self.journal.pauses()));
+            let limit = if isolated { ISOLATED_TIMERS } else { SWEEP_TIMERS };
+            let sweep = Sweep { limit, bulk_chunk: BULK_CHUNK, entropy, isolation };
+            let swept = match self.run(None, sweep).await {
+                Err(error) if error.is_panic() && !isolated => {
+                    isolated = true;
+                    continue;
+                }
+                swept => swept?,
+            };
+            self.journal.tell(&swept.notes);
+            self.journal.tell_faults(&swept.faults);
+            total += swept.timers;
             // One sweep moves an execution once; what else is due for it is for the next one.
-            if swept == 0 {
+            if swept.timers == 0 {
                 return Ok(total);
             }
         }

@@ -6,6 +6,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use super::Engine;
+use crate::engine_error::EngineError;
 use crate::store::Query;
 use crate::types::TimestampMs;
 
@@ -46,14 +47,14 @@ pub(super) async fn sweep(engine: Weak<Engine>) {
     }
 }
 
-/// Fires what is due and says when to come back; nothing if the engine is gone.
+/// Fires what is due and says when to come back; nothing if the engine is gone or closed.
 async fn look(engine: &Weak<Engine>) -> Option<Option<TimestampMs>> {
     let engine = engine.upgrade()?;
     engine.store.listen().clear_timers();
     let scan = engine.config.retention.scan(1);
     let next_due = match engine.query(Query::NextDue(scan)).await {
         Ok(rows) => rows.next_due,
-        Err(error) => return Some(Some(after_error(&engine, &error))),
+        Err(error) => return after_error(&engine, &error),
     };
     if next_due.is_none_or(|due| due > engine.store.now()) {
         return Some(next_due);
@@ -61,11 +62,15 @@ async fn look(engine: &Weak<Engine>) -> Option<Option<TimestampMs>> {
     match engine.sweep().await {
         Ok(0) => Some(Some(engine.store.now().after(REST_AFTER_NOTHING))),
         Ok(_) => Some(Some(engine.store.now())),
-        Err(error) => Some(Some(after_error(&engine, &error))),
+        Err(error) => after_error(&engine, &error),
     }
 }
 
-fn after_error(engine: &Engine, error: &crate::engine_error::EngineError) -> TimestampMs {
+/// When to try again; never, if the store has been closed: that is how an engine ends.
+fn after_error(engine: &Engine, error: &EngineError) -> Option<Option<TimestampMs>> {
+    if error.is_closed() {
+        return None;
+    }
     tracing::warn!(%error, "the sweeper could not work; it will try again");
-    engine.store.now().after(REST_AFTER_ERROR)
+    Some(Some(engine.store.now().after(REST_AFTER_ERROR)))
 }

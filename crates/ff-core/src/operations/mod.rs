@@ -1,6 +1,6 @@
 //! What may happen to the rows: one file per verb, each two pure functions.
 //!
-//! Nothing here is async, reads a clock, draws a random number or does I/O. Time comes with the
+//! Nothing here is async, reads a clock, draws a random number, logs or does I/O. Time comes with the
 //! world; identities and randomness come in as fields, drawn by the shell.
 
 pub mod admin;
@@ -19,6 +19,15 @@ pub mod worker;
 
 use crate::engine_error::EngineError;
 use crate::store::{Change, Needs, World};
+
+/// Something that an operator should hear of. Operations do not log: the engine does, once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Note {
+    /// What it is about, by name or id.
+    pub subject: String,
+    pub what: &'static str,
+    pub why: String,
+}
 
 pub trait Operation: Send + 'static {
     type Reply: Send + 'static;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
 use super::{Bells, Change, Needs, World, Write};
+use crate::engine::message_of;
 use crate::engine_error::{EngineError, StoreError};
 use crate::mutants::{self, Mutant};
 use crate::operations::Operation;
@@ -28,13 +29,15 @@ pub struct Job(Box<dyn Work>);
 /// The operations of one transaction, in the order in which they came.
 pub struct Batch {
     jobs: Vec<Job>,
+    /// Since the transaction began. Before that nothing can have been written.
+    decided: bool,
 }
 
 trait Work: Send {
     fn weight(&self) -> usize;
     fn may_end_leases(&self) -> bool;
-    fn needs(&self, needs: &mut Needs);
-    fn more(&self, world: &mut World, needs: &mut Needs);
+    fn needs(&mut self, needs: &mut Needs);
+    fn more(&mut self, world: &mut World, needs: &mut Needs);
     fn decide(&mut self, world: &mut World);
     fn answer(&mut self);
     fn refuse(&mut self, error: EngineError);
@@ -47,7 +50,25 @@ struct Pending<O: Operation> {
     reply: Option<Reply<O::Reply>>,
     served: Option<Arc<AtomicBool>>,
     unheard: Option<Unheard<O::Reply>>,
+    /// It has panicked before it could decide, so it is not asked again.
+    panicked: bool,
 }
+
+impl<O: Operation> Pending<O> {
+    /// A bug in one operation must not take the others down with it.
+    fn guarded<T>(&self, work: impl FnOnce(&Self) -> Result<T, EngineError>) -> Guarded<T> {
+        catch_unwind(AssertUnwindSafe(|| work(self))).map_err(|panic| {
+            tracing::error!(
+                operation = O::NAME,
+                why = message_of(&*panic),
+                "an operation panicked"
+            );
+        })
+    }
+}
+
+/// What came of work that may panic; the panic itself is logged.
+type Guarded<T> = Result<Result<T, EngineError>, ()>;
 
 impl<O: Operation> Work for Pending<O> {
     fn weight(&self) -> usize {
@@ -58,15 +79,26 @@ impl<O: Operation> Work for Pending<O> {
         O::MAY_END_LEASES
     }
 
-    fn needs(&self, needs: &mut Needs) {
+    fn needs(&mut self, needs: &mut Needs) {
         let scope = self.scope.as_ref().map(|scope| scope.as_str().into());
         needs.ask(scope, O::MAY_END_LEASES);
-        self.operation.needs(needs);
+        let asked = self.guarded(|pending| {
+            pending.operation.needs(needs);
+            Ok(())
+        });
+        self.panicked = asked.is_err();
     }
 
-    fn more(&self, world: &mut World, needs: &mut Needs) {
+    fn more(&mut self, world: &mut World, needs: &mut Needs) {
+        if self.panicked {
+            return;
+        }
         world.restrict(self.scope.clone());
-        self.operation.more(world, needs);
+        let asked = self.guarded(|pending| {
+            pending.operation.more(world, needs);
+            Ok(())
+        });
+        self.panicked = asked.is_err();
     }
 
     fn decide(&mut self, world: &mut World) {
@@ -76,17 +108,19 @@ impl<O: Operation> Work for Pending<O> {
             return;
         }
         world.restrict(self.scope.clone());
-        // A bug in one operation must not take the others down with it.
-        let decide = AssertUnwindSafe(|| {
-            let (reply, mut change) = self.operation.decide(world)?;
-            settle::settle(world, &mut change);
-            touch_flows(world, &mut change);
-            debug_assert!(guards_its_records(world, &change), "{}: {change:?}", O::NAME);
-            Ok((reply, change))
-        });
-        let decided = catch_unwind(decide).unwrap_or_else(|_| {
-            let source = format!("{} panicked; nothing was changed", O::NAME).into();
-            Err(EngineError::Transport { backend: world.store, source })
+        let decided = match self.panicked {
+            true => Err(()),
+            false => self.guarded(|pending| {
+                let (reply, mut change) = pending.operation.decide(world)?;
+                settle::settle(world, &mut change);
+                touch_flows(world, &mut change);
+                debug_assert!(guards_its_records(world, &change), "{}: {change:?}", O::NAME);
+                Ok((reply, change))
+            }),
+        };
+        let decided = decided.unwrap_or_else(|()| {
+            Err(StoreError::Panicked(format!("{} panicked", O::NAME))
+                .into_engine_error(world.store))
         });
         if let Some(served) = &self.served {
             let given = decided.as_ref().is_ok_and(|(reply, _)| O::is_served(reply));
@@ -146,8 +180,8 @@ impl Job {
         served: Option<Arc<AtomicBool>>,
         unheard: Option<Unheard<O::Reply>>,
     ) -> Self {
-        let reply = Some(reply);
-        Self(Box::new(Pending { operation, scope, decided: None, reply, served, unheard }))
+        let (reply, decided, panicked) = (Some(reply), None, false);
+        Self(Box::new(Pending { operation, scope, decided, reply, served, unheard, panicked }))
     }
 
     /// How many single operations this one is worth.
@@ -158,7 +192,17 @@ impl Job {
 
 impl Batch {
     pub fn new(jobs: Vec<Job>) -> Self {
-        Self { jobs }
+        Self { jobs, decided: false }
+    }
+
+    /// A transaction begins: nothing of it is decided.
+    pub(crate) fn begin(&mut self) {
+        self.decided = false;
+    }
+
+    /// Whether there is something that may have been written.
+    pub(crate) fn is_decided(&self) -> bool {
+        self.decided
     }
 
     pub fn len(&self) -> usize {
@@ -170,9 +214,9 @@ impl Batch {
     }
 
     /// The needs of all jobs, merged.
-    pub fn needs(&self) -> Needs {
+    pub fn needs(&mut self) -> Needs {
         let mut needs = Needs::default();
-        for job in &self.jobs {
+        for job in &mut self.jobs {
             job.0.needs(&mut needs);
         }
         needs.settle_claims();
@@ -181,9 +225,9 @@ impl Batch {
 
     /// What the jobs need beyond what was asked for, seeing what that has brought; nothing if
     /// they can decide.
-    pub fn more(&self, world: &mut World, asked: &mut Needs) -> Option<Needs> {
+    pub fn more(&mut self, world: &mut World, asked: &mut Needs) -> Option<Needs> {
         let mut needs = Needs::after(std::mem::take(asked));
-        for job in &self.jobs {
+        for job in &mut self.jobs {
             job.0.more(world, &mut needs);
         }
         if self.jobs.iter().any(|job| job.0.may_end_leases()) {
@@ -204,6 +248,7 @@ impl Batch {
         }
         let offers = bells.take_offers(&world.new_work());
         world.unprepared();
+        self.decided = true;
         for mut claim in offers {
             claim.0.decide(&mut world);
             self.jobs.push(claim);
@@ -227,7 +272,7 @@ impl Batch {
 
     /// The same jobs, each in a batch of its own.
     pub fn split(self) -> impl Iterator<Item = Self> {
-        self.jobs.into_iter().map(|job| Self { jobs: vec![job] })
+        self.jobs.into_iter().map(|job| Self::new(vec![job]))
     }
 }
 

@@ -65,6 +65,9 @@ pub trait Store: Send + Sync + 'static {
     /// nobody's way now.
     fn answered(&self) {}
 
+    /// A transaction panicked: what is kept in memory of earlier ones may not be what is stored.
+    fn distrust(&self) {}
+
     /// Nobody waits, and nobody has come for this long: what has to be tidied up some time is in
     /// nobody's way now. Called only by a pump with a thread of its own.
     fn idle(&self, _quiet: Duration) {}

@@ -165,8 +165,9 @@ impl Gate {
         Ok(Authorized { backend, principal: principal.clone(), namespace })
     }
 
-    /// Whether the store answers.
+    /// Whether the store answers, and the engine still writes.
     pub async fn ping(&self) -> Result<(), EngineError> {
+        self.backend.engine().check_writing()?;
         self.backend.engine().query(Query::Log).await.map(drop)
     }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ff_core::contracts::{WebhookSnapshot, WebhookState};
+use ff_core::engine::caught;
 use ff_core::engine_backend::{EngineBackend, WebhookOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
@@ -135,7 +136,10 @@ impl Webhooks {
         };
         let followed = followed.clone();
         tasks.spawn(async move {
-            follower.run().await;
+            // One that panics is started again with the next look at all webhooks.
+            if let Err(why) = caught(follower.run()).await {
+                tracing::error!(webhook = %id, why, "the deliveries of a webhook panicked");
+            }
             followed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&id);
         });
     }

@@ -80,7 +80,7 @@ impl Operation for Submit {
 }
 
 /// What this call has accepted so far: one call may name a lane, an id or a key more than once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Accepted {
     lanes: HashSet<Arc<str>>,
     ids: HashMap<Uuid, (ExecutionKey, Arc<str>)>,

@@ -7,6 +7,7 @@ use super::{Calendar, calendar, event, next_look, rules};
 use crate::contracts::{EventType, OverlapPolicy};
 use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
+use crate::operations::Note;
 use crate::operations::execution::{cancel, ending};
 use crate::operations::timer::Sweeping;
 use crate::rows::{ScheduleKey, ScheduleRow, TimerRow};
@@ -36,7 +37,7 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow) {
     let key = ScheduleKey { id: timer.key.subject };
     needs.record::<ScheduleRow>(&key);
     let Some(row) = world.record::<ScheduleRow>(&key) else { return };
-    let Some(look) = look(&row, world.now) else { return };
+    let Ok(look) = look(&row, world.now) else { return };
     for due in row.runs.0.buffered.iter().chain(&look.dues).chain(&look.backfill) {
         needs_of_run(needs, &row, &Run::Due(*due));
     }
@@ -56,9 +57,13 @@ pub(crate) fn due(
     sweeping: &mut Sweeping,
 ) -> Option<TimestampMs> {
     let before = world.record::<ScheduleRow>(&ScheduleKey { id: timer.key.subject })?;
-    let Some(look) = look(&before, world.now) else {
-        // Another program may be able to read it, and this one after an upgrade.
-        return Some(world.now.after_ms(UNREADABLE_MS));
+    let look = match look(&before, world.now) {
+        Ok(look) => look,
+        Err(error) => {
+            sweeping.notes.push(note(&before, "a schedule cannot be read", error.to_string()));
+            // Another program may be able to read it, and this one after an upgrade.
+            return Some(world.now.after_ms(UNREADABLE_MS));
+        }
     };
     let mut row = before.clone();
     let running = still_running(world, &row);
@@ -100,14 +105,12 @@ pub(crate) fn due(
     if look.again || alone { Some(world.now) } else { next }
 }
 
-fn look(row: &ScheduleRow, now: TimestampMs) -> Option<Look> {
-    let calendar = match calendar(row) {
-        Ok(calendar) => calendar,
-        Err(error) => {
-            tracing::error!(%error, schedule = &*row.name, "a schedule cannot be read");
-            return None;
-        }
-    };
+fn note(row: &ScheduleRow, what: &'static str, why: String) -> Note {
+    Note { subject: format!("schedule {} in namespace {}", row.name, row.namespace), what, why }
+}
+
+fn look(row: &ScheduleRow, now: TimestampMs) -> Result<Look, EngineError> {
+    let calendar = calendar(row)?;
     let backfill = row.runs.0.backfills.first().map_or_else(Vec::new, |backfill| {
         let dues = calendar.upcoming(backfill.after, STARTS);
         dues.into_iter().take_while(|due| *due < backfill.until).collect()
@@ -123,7 +126,7 @@ fn look(row: &ScheduleRow, now: TimestampMs) -> Option<Look> {
     if !row.is_paused() {
         look.find_due(row, now);
     }
-    Some(look)
+    Ok(look)
 }
 
 impl Look {
@@ -188,7 +191,7 @@ fn start_due(
         Ok(run) if counts => remember(row, &run),
         Ok(_) => {}
         Err(error) => {
-            tracing::error!(%error, schedule = &*row.name, %due, "a run was refused");
+            sweeping.notes.push(note(row, "a scheduled run was refused", error.to_string()));
             return Some((due, error));
         }
     }

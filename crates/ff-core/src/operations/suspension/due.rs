@@ -52,9 +52,9 @@ pub(crate) fn suspension_due(
         return None;
     }
     let wait = suspension(world, row.key).filter(SuspensionRow::is_open)?;
-    let due = wait.timeout_at.is_some_and(|at| at <= world.now);
-    if row.phase != LifecyclePhase::Suspended || !due {
-        return None;
+    let timeout = wait.timeout_at.filter(|_| row.phase == LifecyclePhase::Suspended)?;
+    if timeout > world.now {
+        return Some(timeout);
     }
     let outcome = match wait.timeout_behavior.0 {
         TimeoutBehavior::Fail => TerminalOutcome::Failed,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
+use super::isolation::{Isolation, TimerFault};
 use crate::contracts::{EventType, FailureClass};
 use crate::engine_error::EngineError;
 use crate::mutants::{self, Mutant};
@@ -11,7 +12,7 @@ use crate::operations::execution::ending;
 use crate::operations::execution::finish::{AttemptEnding, Ending, finish};
 use crate::operations::execution::requeue::{Failure, expire_lease, fail_attempt, make_ready};
 use crate::operations::execution::{Accepted, transition};
-use crate::operations::{Operation, bulk, flow, limit, schedule, suspension, worker};
+use crate::operations::{Note, Operation, bulk, flow, limit, schedule, suspension, worker};
 use crate::rows::{ExecutionRow, IdempotencyKey, TimerKey, TimerKind, TimerMember, TimerRow};
 use crate::state::{AttemptOutcome, EligibilityState, LifecyclePhase, TerminalOutcome};
 use crate::store::{Change, Needs, World, Write};
@@ -24,11 +25,23 @@ pub struct Sweep {
     /// At most this many executions are changed by one bulk operation.
     pub bulk_chunk: usize,
     pub entropy: u64,
+    /// Each timer is looked at by itself, because a sweep before this one has panicked.
+    pub isolation: Option<Isolation>,
+}
+
+/// What came of a sweep.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// How many timers were looked at.
+    pub timers: usize,
+    /// Those that panicked and were put off.
+    pub faults: Vec<TimerFault>,
+    /// What an operator should hear of.
+    pub notes: Vec<Note>,
 }
 
 impl Operation for Sweep {
-    /// How many timers were looked at.
-    type Reply = usize;
+    type Reply = Swept;
 
     const NAME: &'static str = "sweep";
 
@@ -42,87 +55,126 @@ impl Operation for Sweep {
     }
 
     fn more(&self, world: &World, needs: &mut Needs) {
-        for timer in &world.due_timers {
-            for member in &timer.members {
-                if is_due(world, timer.key.kind, *member) {
-                    ending::more(world, needs, member.execution);
+        let mut skipped = HashSet::new();
+        let others = due(world).filter(|timer| timer.key.kind != TimerKind::Cascade);
+        for timer in others.chain(cascades(world)) {
+            match &self.isolation {
+                None => self.ask(world, needs, timer, &mut skipped),
+                Some(isolation) => {
+                    isolation.ask(timer, || self.ask(world, needs, timer, &mut skipped));
                 }
             }
-            suspension::due::more(world, needs, timer);
-            if timer.key.kind == TimerKind::Worker {
-                worker::due::more(needs, timer);
-            }
-            if timer.key.kind == TimerKind::Limit {
-                limit::due::more(world, needs, timer);
-            }
-            if timer.key.kind == TimerKind::Schedule {
-                schedule::due::more(world, needs, timer);
-            }
-            if timer.key.kind == TimerKind::Bulk {
-                bulk::due::more(world, needs, timer, self.bulk_chunk);
-            }
-        }
-        let mut skipped = HashSet::new();
-        for timer in cascades(world) {
-            flow::due::more(world, needs, timer, &mut skipped);
         }
     }
 
-    fn decide(&self, world: &World) -> Result<(usize, Change), EngineError> {
-        let mut change = Change::default();
-        let mut sweeping = Sweeping::default();
-        let mut limits: HashSet<Uuid> = HashSet::new();
-        let mut subjects: HashSet<Uuid> = HashSet::new();
-        for timer in cascades(world) {
-            // The first look at a subject goes on with all that is left to do about it.
-            match subjects.insert(timer.key.subject) {
-                true => flow::due::due(world, &mut change, timer),
-                false => flow::due::looked_at(&mut change, timer),
+    fn decide(&self, world: &World) -> Result<(Swept, Change), EngineError> {
+        let mut progress = Progress::default();
+        let others = due(world).filter(|timer| timer.key.kind != TimerKind::Cascade);
+        // Cascades come first, and those that are too many stay for the next sweep.
+        for timer in cascades(world).chain(others) {
+            match &self.isolation {
+                None => self.fire(world, &mut progress, timer),
+                Some(isolation) => isolation.fire(world, &mut progress, timer, |progress| {
+                    self.fire(world, progress, timer);
+                }),
             }
         }
-        sweeping.moved.extend(change.executions.iter().filter_map(moved_key));
-        for timer in &world.due_timers {
-            let entropy = self.entropy ^ timer.key.subject.as_u64_pair().1;
-            match timer.key.kind {
-                TimerKind::Lease
-                | TimerKind::Ready
-                | TimerKind::Deadline
-                | TimerKind::AttemptTimeout
-                | TimerKind::Idempotency
-                | TimerKind::Suspension
-                | TimerKind::Waitpoint => {
-                    look_at_members(world, &mut change, timer, entropy, &mut sweeping.moved);
-                }
-                TimerKind::Worker => {
-                    let again = worker::due::due(world, &mut change, timer);
-                    look_again(&mut change, timer, again);
-                }
-                TimerKind::Limit if limits.insert(timer.key.subject) => {
-                    limit::due::due(world, &mut change, timer, &mut sweeping.moved);
-                }
-                // This sweep has looked at it already.
-                TimerKind::Limit => change.timers.push(Write::Delete(timer.key)),
-                // They come first, and those that are too many stay for the next sweep.
-                TimerKind::Cascade => {}
-                TimerKind::Schedule | TimerKind::Bulk if !sweeping.first_look(timer) => {}
-                TimerKind::Schedule => {
-                    let again = schedule::due::due(world, &mut change, timer, &mut sweeping);
-                    look_again(&mut change, timer, again);
-                }
-                TimerKind::Bulk => {
-                    let again = bulk::due::due(world, &mut change, timer, &mut sweeping);
-                    look_again(&mut change, timer, again);
-                }
-            }
-        }
-        Ok((world.due_timers.len(), change))
+        let Progress { change, sweeping, faults, .. } = progress;
+        Ok((Swept { timers: due(world).count(), faults, notes: sweeping.notes }, change))
     }
+}
+
+impl Sweep {
+    /// Names what a timer must see.
+    fn ask(&self, world: &World, needs: &mut Needs, timer: &TimerRow, skipped: &mut HashSet<Uuid>) {
+        for member in &timer.members {
+            if is_due(world, timer.key.kind, *member) {
+                ending::more(world, needs, member.execution);
+            }
+        }
+        match timer.key.kind {
+            TimerKind::Suspension | TimerKind::Waitpoint => {
+                suspension::due::more(world, needs, timer);
+            }
+            TimerKind::Worker => worker::due::more(needs, timer),
+            TimerKind::Limit => limit::due::more(world, needs, timer),
+            TimerKind::Schedule => schedule::due::more(world, needs, timer),
+            TimerKind::Bulk => bulk::due::more(world, needs, timer, self.bulk_chunk),
+            TimerKind::Cascade => flow::due::more(world, needs, timer, skipped),
+            TimerKind::Lease
+            | TimerKind::Ready
+            | TimerKind::Deadline
+            | TimerKind::AttemptTimeout
+            | TimerKind::Idempotency => {}
+        }
+    }
+
+    /// Does what a timer is for.
+    fn fire(&self, world: &World, progress: &mut Progress, timer: &TimerRow) {
+        let Progress { change, sweeping, limits, cascaded, .. } = progress;
+        let entropy = self.entropy ^ timer.key.subject.as_u64_pair().1;
+        match timer.key.kind {
+            TimerKind::Lease
+            | TimerKind::Ready
+            | TimerKind::Deadline
+            | TimerKind::AttemptTimeout
+            | TimerKind::Idempotency
+            | TimerKind::Suspension
+            | TimerKind::Waitpoint => {
+                look_at_members(world, change, timer, entropy, &mut sweeping.moved);
+            }
+            TimerKind::Worker => {
+                let again = worker::due::due(world, change, timer);
+                look_again(change, timer, again);
+            }
+            TimerKind::Limit if limits.insert(timer.key.subject) => {
+                limit::due::due(world, change, timer, &mut sweeping.moved);
+            }
+            // This sweep has looked at it already.
+            TimerKind::Limit => change.timers.push(Write::Delete(timer.key)),
+            TimerKind::Cascade => {
+                let before = change.executions.len();
+                // The first look at a subject goes on with all that is left to do about it.
+                if cascaded.insert(timer.key.subject) {
+                    flow::due::due(world, change, timer);
+                } else {
+                    flow::due::looked_at(change, timer);
+                }
+                sweeping.note_moved(change, before);
+            }
+            TimerKind::Schedule | TimerKind::Bulk if !sweeping.first_look(timer) => {}
+            TimerKind::Schedule => {
+                let again = schedule::due::due(world, change, timer, sweeping);
+                look_again(change, timer, again);
+            }
+            TimerKind::Bulk => {
+                let again = bulk::due::due(world, change, timer, sweeping);
+                look_again(change, timer, again);
+            }
+        }
+    }
+}
+
+/// How far a sweep has come.
+#[derive(Clone, Default)]
+pub(super) struct Progress {
+    pub change: Change,
+    sweeping: Sweeping,
+    limits: HashSet<Uuid>,
+    cascaded: HashSet<Uuid>,
+    pub faults: Vec<TimerFault>,
+}
+
+/// The timers that are due by the world's clock. It may have stepped back since they were found:
+/// those that are not due any more stay as they are.
+fn due(world: &World) -> impl Iterator<Item = &TimerRow> {
+    world.due_timers.iter().filter(|timer| timer.key.due_at <= world.now)
 }
 
 /// The work on graphs that this sweep goes on with.
 fn cascades(world: &World) -> impl Iterator<Item = &TimerRow> {
     let of_graphs = |timer: &&TimerRow| timer.key.kind == TimerKind::Cascade;
-    world.due_timers.iter().filter(of_graphs).take(flow::due::AT_ONCE)
+    due(world).filter(of_graphs).take(flow::due::AT_ONCE)
 }
 
 fn moved_key(write: &Write<ExecutionRow>) -> Option<ExecutionKey> {
@@ -156,13 +208,15 @@ fn is_due(world: &World, kind: TimerKind, member: TimerMember) -> bool {
 }
 
 /// What one sweep has done so far, which the world does not show.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Sweeping {
     /// One execution is moved once per sweep, however many timers point at it; a timer that came
     /// too late for it stays and is looked at in the next one.
     pub moved: HashSet<ExecutionKey>,
     /// What was submitted.
     pub accepted: Accepted,
+    /// What an operator should hear of.
+    pub notes: Vec<Note>,
     /// Records that were looked at. A second timer for one stays for the next sweep.
     subjects: HashSet<Uuid>,
 }
@@ -197,7 +251,9 @@ fn look_at_members(
         }
         let before = change.executions.len();
         let entropy = entropy.rotate_left(at as u32);
-        if let Some(due) = look(world, change, timer.key, *member, entropy) {
+        let again = look(world, change, timer.key, *member, entropy);
+        // Not due yet means armed again.
+        if let Some(due) = again.filter(|_| !mutants::active(Mutant::TimerForgotten)) {
             rest.push((*member, due));
         }
         // The end of one member may move others of its flow.
@@ -285,24 +341,30 @@ fn lease_due(
 fn ready_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
     let waiting = matches!(row.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)
         && row.eligibility == EligibilityState::NotEligibleUntilTime;
-    if waiting && row.not_before.is_none_or(|at| at <= world.now) {
+    if !waiting {
+        return None;
+    }
+    let later = row.not_before.filter(|at| *at > world.now);
+    if later.is_none() {
         let mut after = row.clone();
         make_ready(&mut after);
         transition(change, row, after, EventType::Ready, world.now, |event| event);
     }
-    None
+    later
 }
 
 fn deadline_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Option<TimestampMs> {
-    if !row.is_finished() && row.deadline_at.is_some_and(|at| at <= world.now) {
-        let mut ending = Ending::new(
-            TerminalOutcome::Expired,
-            world.now,
-            AttemptEnding::FromOutside(AttemptOutcome::DeadlineExceeded),
-        );
-        ending.reason = Some("execution_deadline".into());
-        finish(world, change, row, ending, |_| {});
+    let deadline = row.deadline_at.filter(|_| !row.is_finished())?;
+    if deadline > world.now {
+        return Some(deadline);
     }
+    let mut ending = Ending::new(
+        TerminalOutcome::Expired,
+        world.now,
+        AttemptEnding::FromOutside(AttemptOutcome::DeadlineExceeded),
+    );
+    ending.reason = Some("execution_deadline".into());
+    finish(world, change, row, ending, |_| {});
     None
 }
 
@@ -337,8 +399,12 @@ fn idempotency_due(world: &World, change: &mut Change, row: &ExecutionRow) -> Op
     let key =
         IdempotencyKey { namespace: row.namespace.clone(), key: row.idempotency_key.clone()? };
     let known = world.idempotency.get(&key)?;
-    if known.execution == row.key && !known.holds(world.now) {
-        change.idempotency.push(Write::Delete(key));
+    if known.execution != row.key {
+        return None;
     }
+    if known.holds(world.now) {
+        return known.expires_at;
+    }
+    change.idempotency.push(Write::Delete(key));
     None
 }
