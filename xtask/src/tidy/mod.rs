@@ -2,6 +2,7 @@
 //! test, so `cargo test` is enough to see a violation.
 
 mod exceptions;
+mod facts;
 mod manifests;
 mod pages;
 mod rust;
@@ -60,6 +61,7 @@ fn check_tree(root: &Path) -> Result<Vec<Violation>, String> {
     for page in docs::stale(root)? {
         violations.push(Violation::new(page, 1, "differs from the code: run `cargo xtask docs`"));
     }
+    violations.extend(facts::missing(root)?);
     violations.sort();
     Ok(violations)
 }

@@ -7,6 +7,7 @@ mod flows;
 pub mod large;
 mod limits;
 mod log;
+pub mod revocations;
 mod schedules;
 mod signals;
 mod submissions;
@@ -31,6 +32,10 @@ pub enum Kind {
     Stuck,
     /// The log and what it speaks of do not agree, or a subscriber missed or repeated something.
     Gap,
+    /// A token did or was shown something long after its revocation.
+    Trespass,
+    /// An honest request was not let in.
+    TurnedAway,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +84,8 @@ impl fmt::Display for Report {
             ("double-accepted", self.count(Kind::DoubleAccepted)),
             ("stuck", self.count(Kind::Stuck)),
             ("gaps", self.count(Kind::Gap)),
+            ("trespasses", self.count(Kind::Trespass)),
+            ("turned-away", self.count(Kind::TurnedAway)),
             ("unknown-resolved", self.unknown_resolved),
             ("unknown-left", self.unknown_left),
             ("kills", self.kills),

@@ -26,9 +26,14 @@ const REPEATS: u32 = 3;
 const REPEAT_AFTER: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A refused token is not shown more often than this.
+const REFUSED_PAUSE: Duration = Duration::from_millis(200);
+
 pub struct Client {
     http: reqwest::Client,
     url: String,
+    token: String,
+    claim_wait: Span,
     recorder: Recorder,
 }
 
@@ -41,11 +46,19 @@ pub(super) struct Unanswered {
 pub(super) type Answered<T> = Result<T, Unanswered>;
 
 impl Client {
-    pub fn new(url: &str, recorder: Recorder) -> anyhow::Result<Self> {
+    pub fn new(url: &str, token: &str, recorder: Recorder) -> anyhow::Result<Self> {
         // Another part of the program may have chosen already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(PATIENCE).no_proxy().build();
-        Ok(Self { http: http.context("no client can be made")?, url: url.to_owned(), recorder })
+        let http = http.context("no client can be made")?;
+        let (url, token) = (url.to_owned(), token.to_owned());
+        Ok(Self { http, url, token, claim_wait: CLAIM_WAIT, recorder })
+    }
+
+    /// The same with claims that wait longer for work.
+    #[must_use]
+    pub fn waiting(self, claim_wait: Duration) -> Self {
+        Self { claim_wait: Span(claim_wait), ..self }
     }
 
     /// Makes a call under a new name; `None` if it was refused or its outcome is unknown.
@@ -64,6 +77,9 @@ impl Client {
                 }
                 Err(unanswered) => {
                     let phase = self.write_unanswered(op_id, op, &unanswered);
+                    if unanswered.code == "unauthorized" {
+                        tokio::time::sleep(REFUSED_PAUSE).await;
+                    }
                     if phase != Phase::Info || !op.is_repeatable() {
                         return None;
                     }
@@ -125,7 +141,7 @@ impl Client {
                 accepted(self.post("/v1/executions", &request(submission)).await?)
             }
             Op::Claim { worker } => {
-                let answer: ClaimAnswer = self.post("/v1/claims", &claim(worker)).await?;
+                let answer: ClaimAnswer = self.post("/v1/claims", &self.claim(worker)).await?;
                 let grants = answer.executions.iter().map(grant).collect::<Answered<_>>()?;
                 Ok(Outcome::Granted { grants })
             }
@@ -217,9 +233,32 @@ impl Client {
         self.ask(request.header("Idempotency-Key", key)).await
     }
 
-    async fn ask<R: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Answered<R> {
+    /// A stream of server-sent events, as its bytes come.
+    pub(super) async fn stream(&self, path: &str) -> Answered<reqwest::Response> {
+        let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
         let unknown = |_| Unanswered { phase: Phase::Info, code: "unreachable".to_owned() };
         let response = request.send().await.map_err(unknown)?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(refused("refused")),
+        }
+    }
+
+    fn claim(&self, worker: &str) -> ClaimRequest {
+        ClaimRequest {
+            lanes: workload::LANES.map(LaneId::new).to_vec(),
+            capabilities: Vec::new(),
+            worker_id: WorkerId::new("chaos"),
+            worker_instance_id: WorkerInstanceId::new(worker),
+            lease_ttl: Span::millis(u64::from(LEASE_MS)),
+            max: CLAIM_AT_ONCE,
+            wait: self.claim_wait,
+        }
+    }
+
+    async fn ask<R: DeserializeOwned>(&self, request: reqwest::RequestBuilder) -> Answered<R> {
+        let unknown = |_| Unanswered { phase: Phase::Info, code: "unreachable".to_owned() };
+        let response = request.bearer_auth(&self.token).send().await.map_err(unknown)?;
         let status = response.status();
         let bytes = response.bytes().await.map_err(unknown)?;
         if status.is_success() {
@@ -280,18 +319,6 @@ pub(super) fn request(submission: Submission) -> SubmitRequest {
         delay: submission.delay.map(Span),
         deadline: submission.deadline.map(Span),
         ..SubmitRequest::default()
-    }
-}
-
-fn claim(worker: &str) -> ClaimRequest {
-    ClaimRequest {
-        lanes: workload::LANES.map(LaneId::new).to_vec(),
-        capabilities: Vec::new(),
-        worker_id: WorkerId::new("chaos"),
-        worker_instance_id: WorkerInstanceId::new(worker),
-        lease_ttl: Span::millis(u64::from(LEASE_MS)),
-        max: CLAIM_AT_ONCE,
-        wait: CLAIM_WAIT,
     }
 }
 

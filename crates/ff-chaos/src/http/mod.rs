@@ -5,6 +5,8 @@ mod crew;
 mod domain;
 mod follower;
 pub mod reruns;
+pub mod revoked;
+pub mod slow;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +23,9 @@ const WORKERS: u64 = 4;
 /// How many unknown outcomes of its predecessor a process asks about.
 const RETRIES: usize = 40;
 
+/// The token of the honest clients, and of the operator who mints and revokes the others.
+pub const ROOT_TOKEN: &str = "ff_root-token-of-the-crash-test-0123456789";
+
 /// Runs load against a server until the process is killed.
 pub async fn run_until_killed(url: &str, dir: &Path, load: Load) -> anyhow::Result<()> {
     let sitting = Sitting::next(dir, &load.seat);
@@ -28,7 +33,7 @@ pub async fn run_until_killed(url: &str, dir: &Path, load: Load) -> anyhow::Resu
         None => Vec::new(),
         Some(before) => history::unresolved(&history::read(&before.path(dir))?.lines),
     };
-    let client = Arc::new(Client::new(url, Recorder::open(dir, &sitting)?)?);
+    let client = Arc::new(Client::new(url, ROOT_TOKEN, Recorder::open(dir, &sitting)?)?);
     let crew = Crew::new(client.clone(), sitting);
     let mut rng = fastrand::Rng::with_seed(load.seed);
     let mut running = tokio::task::JoinSet::new();

@@ -19,6 +19,7 @@ mod receiver;
 mod revocation;
 mod schedules;
 mod server;
+mod slow;
 mod streams;
 mod suspension;
 mod system;

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use ff_chaos::checker::{self, Report};
 use ff_chaos::harness::{self, Plan, Target};
 use ff_chaos::http::reruns::Reruns;
+use ff_chaos::http::{revoked, slow};
 use ff_chaos::victim::{ChildProcess, UP};
 use ff_chaos::workload::{self, Load};
-use ff_chaos::{evidence, http};
+use ff_chaos::{evidence, history, http};
 use ff_core::engine_backend::EngineBackend;
 use ff_server::{Auth, Backend, Bound, Config};
 use ff_testkit::postgres::{Cluster, ClusterOptions};
@@ -23,6 +24,9 @@ use crate::options::Options;
 const SHORT: Duration = Duration::from_millis(500);
 /// So long that the workers keep up with the submitters while servers come and go.
 const PAUSE_MS: (u64, u64) = (40, 160);
+/// How long a revoked token may act, by what is promised.
+const REVOKED_MS: i64 = 15_000;
+const TOKEN_CHECK: Duration = Duration::from_millis(200);
 const PATIENCE_TO_DRAIN: Duration = Duration::from_secs(240);
 
 pub fn kill_and_judge(
@@ -57,6 +61,7 @@ fn with_store(
 ) -> anyhow::Result<Report> {
     let server_kills: u32 = options.or("server-kills", 20)?;
     let worker_kills: u32 = options.or("worker-kills", 20)?;
+    let patience_ms: i64 = options.or("revoked-ms", REVOKED_MS)?;
     let process = |args: &[&str]| -> anyhow::Result<ChildProcess> {
         let args = args.iter().map(Into::into).chain(["--log".into(), dir.into()]);
         Ok(ChildProcess::new(std::env::current_exe()?, args.collect()))
@@ -74,11 +79,17 @@ fn with_store(
     let mut other = if shared { Some(server(second)?) } else { None };
     let mut everybody = client(first, "everybody", "everybody")?;
     let mut workers = client(if shared { second } else { first }, "workers", "workers")?;
+    let operator = format!("http://{first}");
+    let url = format!("http://{}", if shared { second } else { first });
+    let mut revoked = process(&["http-revoked", "--server", &url, "--operator", &operator])?;
+    let mut slow = process(&["http-slow", "--server", &first.to_string()])?;
     let half = (worker_kills / 2).max(1);
     let mut targets = vec![
         Target { name: "server", victim: &mut one, kills: server_kills, outage: SHORT },
         Target { name: "everybody", victim: &mut everybody, kills: half, outage: SHORT },
         Target { name: "workers", victim: &mut workers, kills: worker_kills, outage: SHORT },
+        Target { name: "revoked", victim: &mut revoked, kills: 1, outage: SHORT },
+        Target { name: "slow clients", victim: &mut slow, kills: 1, outage: SHORT },
     ];
     if let Some(other) = &mut other {
         let kills = server_kills;
@@ -88,21 +99,35 @@ fn with_store(
     runtime.block_on(async {
         let config = config(dir, backend, free_address()?);
         let backend = ff_server::open(&config).await?;
-        let judged = judge(&backend, dir, plan.seed, kills).await;
+        let judged = judge(&backend, dir, plan.seed, kills, patience_ms).await;
         backend.close().await;
         judged
     })
 }
 
 /// Lets everything finish on what the victims left behind, and judges.
-async fn judge(backend: &Backend, dir: &Path, seed: u64, kills: usize) -> anyhow::Result<Report> {
+async fn judge(
+    backend: &Backend,
+    dir: &Path,
+    seed: u64,
+    kills: usize,
+    patience_ms: i64,
+) -> anyhow::Result<Report> {
     let engine: Arc<dyn EngineBackend> = backend.engine();
     eprintln!("draining");
     workload::drain(engine.clone(), dir, seed, PATIENCE_TO_DRAIN).await?;
     eprintln!("checking");
     let evidence = evidence::collect(engine, dir).await?;
     print!("{}", Reruns::of(&evidence));
-    Ok(checker::check(&evidence, kills))
+    let mut report = checker::check(&evidence, kills);
+    let lines = history::read(&revoked::path(dir))?.lines;
+    let seen = checker::revocations::check(&lines, &evidence, patience_ms, &mut report);
+    println!(
+        "revoked tokens: {}, accepted from them: {}, refused later than {patience_ms} ms: {}",
+        seen.tokens, seen.accepted, seen.late
+    );
+    ensure!(seen.tokens > 0 && seen.accepted > 0, "no token was used and revoked");
+    Ok(report)
 }
 
 /// An address that was free a moment ago and that a server can have again after a kill.
@@ -115,7 +140,9 @@ fn config(dir: &Path, backend: &str, listen: SocketAddr) -> Config {
         listen,
         data: dir.join("data"),
         backend: Some(backend.to_owned()),
-        auth: Auth::None,
+        auth: Auth::Tokens,
+        root_token: Some(http::ROOT_TOKEN.to_owned()),
+        token_check: TOKEN_CHECK,
         ..Config::default()
     }
 }
@@ -144,4 +171,20 @@ pub async fn play(options: &Options) -> anyhow::Result<()> {
     };
     println!("{UP}");
     http::run_until_killed(&url, &dir, load).await
+}
+
+/// Clients whose tokens are revoked, until they are killed.
+pub async fn play_revoked(options: &Options) -> anyhow::Result<()> {
+    let dir: std::path::PathBuf = options.required("log")?;
+    let (url, operator): (String, String) =
+        (options.required("server")?, options.required("operator")?);
+    println!("{UP}");
+    revoked::run_until_killed(&url, &operator, &dir, options.required("seed")?).await
+}
+
+/// Slow clients until they are killed.
+pub async fn play_slow(options: &Options) -> anyhow::Result<()> {
+    let server = options.required("server")?;
+    println!("{UP}");
+    slow::run_until_killed(server).await
 }

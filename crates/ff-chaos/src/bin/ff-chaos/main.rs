@@ -24,7 +24,7 @@ pub const USAGE: &str = "usage:
   ff-chaos postgres --engine-kills N --worker-kills M --server-kills K --seed S
                     [--dir DIR] [--min-ms A] [--max-ms B] [--lossy yes]
   ff-chaos http --store sqlite|postgres --server-kills N --worker-kills M --seed S
-                [--dir DIR] [--min-ms A] [--max-ms B]
+                [--dir DIR] [--min-ms A] [--max-ms B] [--revoked-ms C]
   ff-chaos large --width N --depth M --kills K --seed S [--dir DIR] [--min-ms A] [--max-ms B]
   ff-chaos child --log DIR --seed N --db PATH   (ends with its standard input)
   ff-chaos child --log DIR --seed N --url URL --seat NAME --role everybody|workers";
@@ -58,6 +58,8 @@ fn start() -> anyhow::Result<bool> {
         "large" => run(&runtime, &options, (100, 900), large::kill_and_judge),
         "large-child" => runtime.block_on(ending_with_input(large::child(&options))),
         "http-server" => runtime.block_on(ending_with_input(http::serve(&options))),
+        "http-revoked" => runtime.block_on(ending_with_input(http::play_revoked(&options))),
+        "http-slow" => runtime.block_on(ending_with_input(http::play_slow(&options))),
         "http-client" => runtime.block_on(ending_with_input(http::play(&options))),
         "child" => runtime.block_on(child(&options)).map(|()| true),
         other => bail!("there is no command {other:?}\n{USAGE}"),
