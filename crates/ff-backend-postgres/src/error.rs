@@ -18,6 +18,8 @@ pub enum PostgresError {
          turn it on, or open the database with `PostgresOptions::durable = false`"
     )]
     NotDurable { setting: &'static str },
+    #[error("{0}")]
+    Partitions(String),
     #[error(transparent)]
     Migration(#[from] MigrationError),
 }

@@ -25,6 +25,7 @@ mod listen;
 mod load;
 mod members;
 mod migrate;
+mod partitions;
 mod query;
 mod records;
 mod sql;
@@ -86,6 +87,8 @@ pub(crate) struct PostgresStore {
     bells: Arc<Bells>,
     outbox: Arc<Outbox>,
     partitions: PartitionConfig,
+    /// The database has been found to have the same number of partitions.
+    settled: OnceCell<()>,
     listens: bool,
     /// No session outlives a transaction.
     pooled: bool,
@@ -135,6 +138,10 @@ impl PostgresBackend {
             true => migrate::apply(&mut connection).await?,
             false => migrate::check(&mut connection).await?,
         }
+        let stored = partitions::settle(&mut connection, &options.partitions).await;
+        if let Some(why) = partitions::mismatch(stored.map_err(unreachable)?, &options.partitions) {
+            return Err(PostgresError::Partitions(why));
+        }
         let _ = connection.close().await;
         let readers = options.readers(connecting.clone());
         Ok(Self::start(options, connecting, readers))
@@ -154,6 +161,7 @@ impl PostgresBackend {
             bells: Arc::default(),
             outbox: Arc::default(),
             partitions: options.partitions,
+            settled: OnceCell::new(),
             listens: options.listen,
             pooled: options.statement_cache == 0,
             closed: AtomicBool::new(false),
@@ -230,11 +238,19 @@ impl PostgresStore {
     ) -> Result<Identity, StoreError> {
         let read = move || async move {
             let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
-                       (SELECT count(*) FROM ff_event_shard)";
+                       (SELECT count(*) FROM ff_event_shard), \
+                       (SELECT value FROM ff_meta WHERE name = 'flow_partitions')";
             // As plain text: behind a pooler nothing else works outside a transaction.
             let found = connection.fetch_one(sql).await.map_err(|error| store_error(&error))?;
             let history: String = found.try_get(0).map_err(|error| store_error(&error))?;
             let shards: i64 = found.try_get(1).map_err(|error| store_error(&error))?;
+            let partitions: Option<String> =
+                found.try_get(2).map_err(|error| store_error(&error))?;
+            let partitions = partitions.and_then(|stored| stored.parse().ok());
+            let mismatch = |stored| partitions::mismatch(stored, &self.partitions);
+            if let Some(why) = partitions.and_then(mismatch) {
+                return Err(StoreError::Failed(why));
+            }
             let history_id = Uuid::parse_str(&history)
                 .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
             let shards = u16::try_from(shards).unwrap_or(u16::MAX).max(1);

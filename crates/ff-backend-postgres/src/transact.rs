@@ -93,6 +93,7 @@ impl PostgresStore {
 
     async fn attempt(&self, writer: &mut Writer, batch: &mut Batch) -> Result<Change, StoreError> {
         let identity = self.identity(&mut writer.connection).await?;
+        self.settle_partitions(&mut writer.connection).await?;
         let cache = self.caches.of(writer.server);
         let needs = batch.needs();
         let careful = self.pooled || writer.careful;

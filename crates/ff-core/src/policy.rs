@@ -9,15 +9,22 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ExecutionPolicy {
+    #[serde(deserialize_with = "or_default")]
     pub retry_policy: RetryPolicy,
+    #[serde(deserialize_with = "or_default")]
     pub timeout_policy: TimeoutPolicy,
+    /// Replaces the count of the same name in `timeout_policy`; FlowFabric 0.11 to 0.15 wrote it
+    /// here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_reclaim_count: Option<u32>,
     /// How often the execution may be replayed; no limit when absent.
     pub max_replay_count: Option<u32>,
+    #[serde(deserialize_with = "or_default")]
     pub routing_requirements: RoutingRequirements,
     /// How long an idempotency key holds. The default is [`DEFAULT_IDEMPOTENCY_TTL_MS`].
     pub dedup_window_ms: Option<u64>,
     /// Left out where it is the default, so that it costs nothing to those who stream nothing.
-    #[serde(skip_serializing_if = "StreamPolicy::is_default")]
+    #[serde(deserialize_with = "or_default", skip_serializing_if = "StreamPolicy::is_default")]
     pub stream_policy: StreamPolicy,
     /// Budgets of the execution's namespace that it is charged to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -25,6 +32,22 @@ pub struct ExecutionPolicy {
     /// What one attempt is expected to use, by dimension; absent parts are as the budget says.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub budget_estimate: BTreeMap<String, u64>,
+}
+
+impl ExecutionPolicy {
+    /// How many workers may lose their lease on an execution before it fails.
+    pub fn max_reclaims(&self) -> u32 {
+        self.max_reclaim_count.unwrap_or(self.timeout_policy.max_reclaim_count)
+    }
+}
+
+/// A part that is written as `null` is absent.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 pub const DEFAULT_IDEMPOTENCY_TTL_MS: u64 = 24 * 60 * 60 * 1000;
@@ -118,6 +141,7 @@ pub struct RoutingRequirements {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamPolicy {
+    #[serde(alias = "retention_maxlen")]
     pub max_frames: u64,
     /// Of payloads.
     pub max_bytes: u64,
@@ -140,6 +164,21 @@ impl StreamPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As FlowFabric 0.11 to 0.15 wrote them.
+    #[test]
+    fn fields_of_earlier_systems_keep_their_meaning() {
+        let json = r#"{"retry_policy": null, "timeout_policy": null, "max_reclaim_count": 7,
+                       "routing_requirements": null, "stream_policy": {"retention_maxlen": 50}}"#;
+        let policy: ExecutionPolicy = serde_json::from_str(json).unwrap();
+        assert_eq!((policy.max_reclaims(), policy.stream_policy.max_frames), (7, 50));
+        assert_eq!(policy.retry_policy, RetryPolicy::default());
+        let again = serde_json::to_string(&policy).unwrap();
+        assert_eq!(serde_json::from_str::<ExecutionPolicy>(&again).unwrap(), policy);
+        assert_eq!(ExecutionPolicy::default().max_reclaims(), 100);
+        let refused = serde_json::from_str::<ExecutionPolicy>(r#"{"fallback_policy": {}}"#);
+        assert!(refused.unwrap_err().to_string().contains("unknown field `fallback_policy`"));
+    }
 
     #[test]
     fn backoff_table() {

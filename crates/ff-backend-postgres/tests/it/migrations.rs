@@ -3,6 +3,9 @@
 use ff_backend_postgres::{
     MigrationError, PostgresBackend, PostgresError, PostgresOptions, apply_migrations,
 };
+use ff_core::contracts::Submission;
+use ff_core::engine_backend::EngineBackend;
+use ff_core::partition::PartitionConfig;
 use sqlx::PgPool;
 use tokio::task::JoinSet;
 
@@ -94,5 +97,48 @@ async fn a_schema_that_nobody_made_is_missed() {
         Err(other) => panic!("{other:?}"),
         Ok(_) => panic!("it was opened"),
     }
+    database.drop().await;
+}
+
+/// Two engines with different numbers would look for the same flow in different places.
+#[tokio::test]
+async fn another_number_of_partitions_is_refused() {
+    let database = Database::create().await;
+    let first = PostgresBackend::open(options(&database.url())).await.expect("the first engine");
+    first.close().await;
+    let partitions = PartitionConfig { num_flow_partitions: 64, ..PartitionConfig::default() };
+    let refused = PostgresBackend::open(PostgresOptions { partitions, ..options(&database.url()) });
+    let told = refused.await.err().expect("64 is not 256").to_string();
+    assert!(told.contains("num_flow_partitions` to 256"), "{told}");
+    let pool = pool(&database.url(), 4).await;
+    let other = PostgresBackend::from_pool(pool.clone(), partitions);
+    let written = other.submit(vec![Submission::new("lane", "kind")]).await.unwrap_err();
+    let read = other.list_lanes().await.unwrap_err();
+    for told in [written.to_string(), read.to_string()] {
+        assert!(told.contains("num_flow_partitions` to 256"), "{told}");
+    }
+    other.close().await;
+    let same = PostgresBackend::from_pool(
+        self::pool(&database.url(), 4).await,
+        PartitionConfig::default(),
+    );
+    same.submit(vec![Submission::new("lane", "kind")]).await.expect("the same number");
+    same.close().await;
+    database.drop().await;
+}
+
+/// The first engine's number is kept, whichever it is and whichever way it comes.
+#[tokio::test]
+async fn the_first_engine_says_how_many_partitions_there_are() {
+    let database = Database::create().await;
+    let pool = pool(&database.url(), 4).await;
+    apply_migrations(&pool).await.expect("migrate");
+    let partitions = PartitionConfig { num_flow_partitions: 64, ..PartitionConfig::default() };
+    let first = PostgresBackend::from_pool(pool, partitions);
+    first.submit(vec![Submission::new("lane", "kind")]).await.expect("submit");
+    first.close().await;
+    let refused = PostgresBackend::open(options(&database.url())).await;
+    let told = refused.err().expect("256 is not 64").to_string();
+    assert!(told.contains("num_flow_partitions` to 64"), "{told}");
     database.drop().await;
 }

@@ -465,3 +465,20 @@ async fn completions_are_named_as_the_reference_names_them() {
     let outcome: String = query.fetch_one(backend.pool_for_test()).await.expect("the event");
     assert_eq!(outcome, "success");
 }
+
+/// Words that only other programs write are read as what they mean, and such work is handed out.
+#[tokio::test]
+async fn rows_with_words_of_the_reference_are_worked_on() {
+    let backend = backend().await;
+    for (phase, eligibility) in [("eligible", "eligible_now"), ("runnable", "pending_claim")] {
+        let uuid = Uuid::new_v4();
+        let sql = "INSERT INTO ff_exec_core (partition_key, execution_id, lane_id, \
+                   attempt_index, lifecycle_phase, ownership_state, eligibility_state, \
+                   public_state, attempt_state, priority, created_at_ms, raw_fields) VALUES \
+                   (0, ?1, 'default', 0, ?2, 'unowned', ?3, 'waiting', 'pending', 0, 1, '{}')";
+        let insert = sqlx::query(sql).bind(uuid).bind(phase).bind(eligibility);
+        insert.execute(backend.pool_for_test()).await.unwrap();
+        backend.engine().sweep().await.expect("sweep");
+        assert_eq!(claim(&backend).await.execution_id().uuid(), uuid);
+    }
+}

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::state::PublicState;
 use crate::types::{
     AttemptId, CancelSource, ExecutionId, FlowId, LaneId, LeaseEpoch, LeaseId, TimestampMs,
     WorkerInstanceId,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelExecutionArgs {
     pub execution_id: ExecutionId,
     pub reason: String,
@@ -19,12 +21,12 @@ pub struct CancelExecutionArgs {
     pub now: TimestampMs,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CancelExecutionResult {
     Cancelled { execution_id: ExecutionId, public_state: PublicState },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RevokeLeaseArgs {
     pub execution_id: ExecutionId,
     pub expected_lease_id: Option<String>,
@@ -32,13 +34,13 @@ pub struct RevokeLeaseArgs {
     pub reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RevokeLeaseResult {
     Revoked { lease_id: String, lease_epoch: String },
     AlreadySatisfied { reason: String },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangePriorityArgs {
     pub execution_id: ExecutionId,
     pub new_priority: i32,
@@ -46,24 +48,24 @@ pub struct ChangePriorityArgs {
     pub now: TimestampMs,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangePriorityResult {
     Changed { execution_id: ExecutionId },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayExecutionArgs {
     pub execution_id: ExecutionId,
     pub now: TimestampMs,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplayExecutionResult {
     Replayed { public_state: PublicState },
 }
 
 /// Starts the work of an ended execution anew, as an execution of its own outside any flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResubmitArgs {
     pub execution_id: ExecutionId,
     /// Instead of the payload of the original.
@@ -89,7 +91,7 @@ impl ResubmitArgs {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ResubmitResult {
     Created {
         execution_id: ExecutionId,
@@ -101,7 +103,7 @@ pub enum ResubmitResult {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CancelFlowArgs {
     pub flow_id: FlowId,
     pub reason: String,
@@ -109,7 +111,7 @@ pub struct CancelFlowArgs {
     pub now: TimestampMs,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CancelFlowHeader {
     Cancelled {
         cancellation_policy: String,
@@ -122,7 +124,7 @@ pub enum CancelFlowHeader {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CancelFlowResult {
     Cancelled {
         cancellation_policy: String,
@@ -138,7 +140,7 @@ pub enum CancelFlowResult {
 }
 
 /// Moves the moment at which a waiting execution may be handed out.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RescheduleArgs {
     pub execution_id: ExecutionId,
     /// From now; zero makes it eligible at once.
@@ -146,15 +148,46 @@ pub struct RescheduleArgs {
 }
 
 /// Merges into an execution's tags; a `None` removes the tag.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetTagsArgs {
     pub execution_id: ExecutionId,
     pub tags: BTreeMap<String, Option<String>>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseLaneArgs {
     pub lane_id: LaneId,
     pub reason: String,
     pub by: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients send these as JSON and expect them back.
+    #[test]
+    fn arguments_and_answers_cross_json() {
+        let cancel = CancelExecutionArgs {
+            execution_id: ExecutionId::parse("{fp:3}:7f1b9c0e-0000-4000-8000-000000000001")
+                .unwrap(),
+            reason: "asked for".into(),
+            source: CancelSource::LeaseHolder,
+            lease_id: None,
+            lease_epoch: Some(LeaseEpoch(4)),
+            attempt_id: None,
+            now: TimestampMs(1_800_000_000_000),
+        };
+        let json = serde_json::to_string(&cancel).unwrap();
+        assert_eq!(serde_json::from_str::<CancelExecutionArgs>(&json).unwrap(), cancel);
+        let revoked = RevokeLeaseResult::AlreadySatisfied { reason: "no_active_lease".into() };
+        let json = serde_json::to_string(&revoked).unwrap();
+        assert_eq!(serde_json::from_str::<RevokeLeaseResult>(&json).unwrap(), revoked);
+        let header = CancelFlowHeader::Cancelled {
+            cancellation_policy: "cancel_all".into(),
+            member_execution_ids: vec!["one".into()],
+        };
+        let json = serde_json::to_string(&header).unwrap();
+        assert_eq!(serde_json::from_str::<CancelFlowHeader>(&json).unwrap(), header);
+    }
 }

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::engine_error::EngineError;
 use crate::policy::ExecutionPolicy;
 use crate::state::PublicState;
 use crate::types::{ExecutionId, LaneId, Namespace, TimestampMs};
 
 /// One execution under an identity that the caller chose.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CreateExecutionArgs {
     pub execution_id: ExecutionId,
     pub namespace: Namespace,
@@ -28,7 +30,7 @@ pub struct CreateExecutionArgs {
     pub now: TimestampMs,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CreateExecutionResult {
     Created { execution_id: ExecutionId, public_state: PublicState },
     Duplicate { execution_id: ExecutionId },

@@ -42,7 +42,7 @@ macro_rules! spelling {
 
 spelling!(LifecyclePhase {
     Submitted = "submitted",
-    Runnable = "runnable",
+    Runnable = "runnable" | "eligible" | "blocked" | "pending",
     Active = "active",
     Suspended = "suspended",
     Terminal = "terminal",
@@ -52,7 +52,7 @@ spelling!(LifecyclePhase {
 spelling!(OwnershipState { Unowned = "unowned", Leased = "leased" } Self::Unowned);
 
 spelling!(EligibilityState {
-    EligibleNow = "eligible_now",
+    EligibleNow = "eligible_now" | "pending_claim",
     NotEligibleUntilTime = "not_eligible_until_time",
     BlockedByDependencies = "blocked_by_dependencies",
     BlockedByBudget = "blocked_by_budget",
@@ -81,7 +81,9 @@ spelling!(PublicState {
 
 spelling!(BlockingReason {
     None = "none",
-    WaitingForWorker = "waiting_for_worker",
+    WaitingForWorker = "waiting_for_worker"
+        | "waiting_for_capable_worker"
+        | "waiting_for_locality_match",
     WaitingForRetryBackoff = "waiting_for_retry_backoff",
     WaitingForDelay = "waiting_for_delay",
     WaitingForChildren = "waiting_for_children",
@@ -107,7 +109,7 @@ spelling!(AttemptState {
     AttemptInterrupted = "attempt_interrupted",
     PendingRetryAttempt = "pending_retry_attempt",
     PendingReplayAttempt = "pending_replay_attempt",
-    AttemptTerminal = "attempt_terminal",
+    AttemptTerminal = "attempt_terminal" | "terminal_failed",
     Cancelled = "cancelled",
 } Self::PendingFirstAttempt);
 
@@ -123,7 +125,11 @@ spelling!(AttemptOutcome {
     Retry = "retry",
     Failed = "failed" | "failure",
     Cancelled = "cancelled",
-    LeaseExpired = "lease_expired" | "lease_expired_reclaimable" | "interrupted_reclaimed",
+    LeaseExpired = "lease_expired"
+        | "lease_expired_reclaimable"
+        | "interrupted_reclaimed"
+        | "interrupted"
+        | "attempt_interrupted",
     TimedOut = "timed_out",
     DeadlineExceeded = "deadline_exceeded",
     Skipped = "skipped",
@@ -263,6 +269,10 @@ mod tests {
         assert_eq!(PublicState::read("success"), Some(PublicState::Completed));
         assert_eq!(AttemptState::read("initial"), Some(AttemptState::PendingFirstAttempt));
         assert_eq!(FlowState::read("active"), Some(FlowState::Open));
-        assert_eq!(LifecyclePhase::read("pending"), None);
+        for word in ["eligible", "blocked", "pending"] {
+            assert_eq!(LifecyclePhase::read(word), Some(LifecyclePhase::Runnable));
+        }
+        assert_eq!(EligibilityState::read("pending_claim"), Some(EligibilityState::EligibleNow));
+        assert_eq!(LifecyclePhase::read("nonsense"), None);
     }
 }

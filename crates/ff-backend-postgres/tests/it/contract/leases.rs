@@ -164,3 +164,29 @@ async fn completions_are_named_as_the_reference_names_them() {
     let outcome: String = query.fetch_one(&f.pool).await.expect("event");
     assert_eq!(outcome, "success");
 }
+
+/// Words that only other programs write are read as what they mean, and such work is handed out.
+#[tokio::test]
+async fn rows_with_words_of_the_reference_are_worked_on() {
+    let f = Fixture::new().await;
+    for (phase, eligibility) in [("eligible", "eligible_now"), ("runnable", "pending_claim")] {
+        let lane = format!("words-{}", Uuid::new_v4().simple());
+        let seed = Seed { lane: &lane, phase, eligibility, ..Seed::default() };
+        let (_, _, uuid) = f.insert_solo(&seed).await;
+        f.backend.engine().sweep().await.expect("sweep");
+        let handle = f.claim(&lane).await.expect("the work is handed out");
+        assert_eq!(handle.execution_id().uuid(), uuid);
+    }
+    let (id, _, uuid) = f.insert_solo(&Seed { phase: "eligible", ..Seed::default() }).await;
+    let args = CancelExecutionArgs {
+        execution_id: id,
+        reason: "asked for".into(),
+        source: CancelSource::LeaseHolder,
+        lease_id: None,
+        lease_epoch: None,
+        attempt_id: None,
+        now: TimestampMs::now(),
+    };
+    f.backend.cancel_execution(args).await.expect("no lease, no fence");
+    assert_eq!(f.lease_events(uuid).await, []);
+}

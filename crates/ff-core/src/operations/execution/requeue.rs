@@ -99,7 +99,7 @@ pub(crate) fn expire_lease(
     row: &ExecutionRow,
     attempt: &AttemptRow,
 ) {
-    let max_reclaims = row.policy().timeout_policy.max_reclaim_count;
+    let max_reclaims = row.policy().max_reclaims();
     let by = attempt.worker_instance_id.clone();
     if row.reclaim_count >= max_reclaims {
         let mut ending = Ending::new(
