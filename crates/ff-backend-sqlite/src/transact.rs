@@ -107,9 +107,10 @@ impl Connection {
     pub fn distrust_memory(&mut self) {
         (self.unlearned, self.careful) = (None, true);
         self.held.forget();
-        match read_log(&self.sqlite) {
-            Ok(log) => self.log = log,
-            Err(error) => self.broken = Some(format!("the log cannot be read: {error}")),
+        if let Err(error) = self.read_log()
+            && let Some(files) = &self.files
+        {
+            files.give_up(Fault::Lost(format!("the event log cannot be read: {error}")));
         }
     }
 
