@@ -4,14 +4,25 @@
 use std::io::{self, IsTerminal};
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt, registry, reload};
 
-/// From here on the log is written. Whoever has begun one before keeps it.
-pub fn begin(level: LevelFilter) {
-    let log = tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr);
+/// Changes how much is logged while the process runs.
+pub type Handle = reload::Handle<LevelFilter, Registry>;
+
+/// From here on the log is written. A log that was begun before stays as it is.
+pub fn begin(level: LevelFilter) -> Handle {
+    let (level, handle) = reload::Layer::new(level);
+    let log = registry().with(level);
     let _ = match io::stderr().is_terminal() {
-        true => log.try_init(),
-        false => log.json().flatten_event(true).try_init(),
+        true => log.with(fmt::layer().with_writer(io::stderr)).try_init(),
+        false => {
+            let json = fmt::layer().json().flatten_event(true).with_writer(io::stderr);
+            log.with(json).try_init()
+        }
     };
+    handle
 }
 
 /// How much is told.

@@ -31,6 +31,7 @@ mod secrets;
 mod sse;
 mod state;
 mod tls;
+mod upkeep;
 mod webhooks;
 mod wire;
 

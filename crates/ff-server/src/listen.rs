@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::{HeaderValue, header};
 use ff_core::engine::supervise;
 use ff_core::engine_backend::EngineBackend;
 use hyper::body::Incoming;
@@ -19,7 +20,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service;
@@ -32,7 +32,8 @@ use crate::open::{OpenError, open};
 use crate::remote::Peer;
 use crate::root::{RootTokenError, root_token};
 use crate::state::State;
-use crate::{pipeline, tls};
+use crate::tls::Certificate;
+use crate::{pipeline, upkeep};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -76,13 +77,14 @@ pub struct Bound {
     address: SocketAddr,
     connections: Arc<Connections>,
     drain: Duration,
+    tls_check: Duration,
 }
 
 /// What all connections share.
 struct Connections {
     state: Arc<State>,
     router: Router,
-    tls: Option<TlsAcceptor>,
+    tls: Option<Arc<Certificate>>,
     places: Places,
     header_timeout: Duration,
     idle: Duration,
@@ -96,6 +98,8 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\
 /// The largest head of a request that is buffered, a little more than `check_head` lets pass.
 const HEAD_BYTES: usize = 32 * 1024;
 const HEADERS: usize = 100;
+/// Browsers that have come by TLS once come by TLS for a year.
+const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long a connection that is there for a probe may take to ask.
 const PROBE: Duration = Duration::from_secs(2);
@@ -111,9 +115,14 @@ impl Bound {
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let tls = match (&config.tls_cert, &config.tls_key) {
-            (Some(cert), Some(key)) => Some(tls::acceptor(cert, key).map_err(ServeError::Tls)?),
+            (Some(cert), Some(key)) => {
+                Some(Arc::new(Certificate::load(cert, key).map_err(ServeError::Tls)?))
+            }
             _ => None,
         };
+        for warning in config.warnings() {
+            tracing::warn!("{warning}");
+        }
         let state = State::new(config, backend);
         let connections = Arc::new(Connections {
             router: pipeline::router(&state),
@@ -124,7 +133,13 @@ impl Bound {
             idle: config.connection_idle,
             kill: CancellationToken::new(),
         });
-        Ok(Self { listener, address, connections, drain: config.drain })
+        Ok(Self {
+            listener,
+            address,
+            connections,
+            drain: config.drain,
+            tls_check: config.tls_check,
+        })
     }
 
     pub fn local_addr(&self) -> SocketAddr {
@@ -133,12 +148,13 @@ impl Bound {
 
     /// Serves until `shutdown`, then lets open requests end, but not for ever.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { listener, connections, drain, .. } = self;
+        let Self { listener, connections, drain, tls_check, .. } = self;
         let open = TaskTracker::new();
         let state = &connections.state;
         let (webhooks, closing) = (state.webhooks.clone(), state.closing.clone());
         let deliver = move || webhooks.clone().run(closing.clone());
         let deliveries = tokio::spawn(supervise("webhooks", deliver));
+        tokio::spawn(upkeep::run(state.clone(), connections.tls.clone(), tls_check));
         let mut shutdown = pin!(shutdown);
         loop {
             let accepted = tokio::select! {
@@ -202,8 +218,11 @@ impl Connections {
         match &self.tls {
             None => self.http(stream, peer, whole, &activity).await,
             Some(tls) => {
+                let acceptor = tls.acceptor();
                 let patience = if whole { HANDSHAKE } else { PROBE };
-                if let Ok(Ok(stream)) = tokio::time::timeout(patience, tls.accept(stream)).await {
+                if let Ok(Ok(stream)) =
+                    tokio::time::timeout(patience, acceptor.accept(stream)).await
+                {
                     self.http(stream, peer, whole, &activity).await;
                 }
             }
@@ -216,6 +235,7 @@ impl Connections {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (router, counted) = (self.router.clone(), activity.clone());
+        let secure = self.tls.is_some();
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             request.extensions_mut().insert(Peer(peer));
             let (mut router, handling) = (router.clone(), counted.clone().handling());
@@ -226,7 +246,11 @@ impl Connections {
                     None => Service::call(&mut router, request).await,
                 };
                 drop(handling);
-                response.map_err(|never: Infallible| never)
+                let mut response = response.map_err(|never: Infallible| never)?;
+                if secure {
+                    response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, HSTS);
+                }
+                Ok::<_, Infallible>(response)
             }
         });
         let (idle, timeout) = match whole {

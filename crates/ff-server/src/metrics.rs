@@ -17,6 +17,8 @@ pub struct Metrics {
     pub connections: AtomicI64,
     pub connections_total: AtomicU64,
     pub connections_refused_total: AtomicU64,
+    pub tls_reloads_total: AtomicU64,
+    pub tls_reload_failures_total: AtomicU64,
 }
 
 struct PerRoute {
@@ -40,6 +42,8 @@ impl Metrics {
             connections: AtomicI64::default(),
             connections_total: AtomicU64::default(),
             connections_refused_total: AtomicU64::default(),
+            tls_reloads_total: AtomicU64::default(),
+            tls_reload_failures_total: AtomicU64::default(),
         }
     }
 
@@ -62,6 +66,8 @@ impl Metrics {
         let connections = self.connections.load(Ordering::Relaxed);
         let total = self.connections_total.load(Ordering::Relaxed);
         let refused = self.connections_refused_total.load(Ordering::Relaxed);
+        let reloads = self.tls_reloads_total.load(Ordering::Relaxed);
+        let failures = self.tls_reload_failures_total.load(Ordering::Relaxed);
         let version = env!("CARGO_PKG_VERSION");
         let _ = write!(
             text,
@@ -71,6 +77,10 @@ impl Metrics {
              ff_http_connections_total {total}\n\
              # TYPE ff_http_connections_refused_total counter\n\
              ff_http_connections_refused_total {refused}\n\
+             # TYPE ff_tls_reloads_total counter\n\
+             ff_tls_reloads_total {reloads}\n\
+             # TYPE ff_tls_reload_failures_total counter\n\
+             ff_tls_reload_failures_total {failures}\n\
              # TYPE ff_build_info gauge\n\
              ff_build_info{{version=\"{version}\"}} 1\n"
         );

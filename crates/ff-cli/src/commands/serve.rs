@@ -28,9 +28,8 @@ pub struct Settings {
     #[arg(long)]
     pub insecure: bool,
     /// How much is told on stderr: off, error, warn, info, debug or trace.
-    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FF_LOG")]
-    #[arg(value_parser = crate::log::level)]
-    pub log: LevelFilter,
+    #[arg(long, value_name = "LEVEL", env = "FF_LOG", value_parser = crate::log::level)]
+    pub log: Option<LevelFilter>,
     /// Any setting: `key=value`.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = crate::cli::pair)]
     pub set: Vec<(String, String)>,
@@ -65,12 +64,48 @@ impl Settings {
         }
         Ok(config)
     }
+
+    /// Begins the log. On SIGHUP the settings are read again and its level is taken over.
+    pub fn begin_log(&self, config: &Config) {
+        let handle = crate::log::begin(self.level(config));
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let settings = self.clone();
+            let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+            tokio::spawn(async move {
+                while hangup.recv().await.is_some() {
+                    settings.reload_log(&handle);
+                }
+            });
+        }
+    }
+
+    fn reload_log(&self, handle: &crate::log::Handle) {
+        match self.load() {
+            Ok(config) => {
+                let level = self.level(&config);
+                let _ = handle.reload(level);
+                tracing::info!(%level, "SIGHUP: the level of the log was read again");
+            }
+            Err(failure) => {
+                let error = failure.to_string();
+                tracing::error!(error, "SIGHUP: the settings cannot be read; nothing changes");
+            }
+        }
+    }
+
+    /// The flag, then the setting.
+    fn level(&self, config: &Config) -> LevelFilter {
+        let configured = config.log.as_deref().and_then(|text| crate::log::level(text).ok());
+        self.log.or(configured).unwrap_or(LevelFilter::INFO)
+    }
 }
 
 impl Serve {
     pub async fn run(self) -> Result<(), Failure> {
         let config = self.settings.load()?;
-        crate::log::begin(self.settings.log);
+        self.settings.begin_log(&config);
         let listening = |address| say(&format!("listening on {address}; Ctrl-C ends it"));
         ff_server::serve(config, listening, stopped()).await.map_err(|error| failed(&error))
     }

@@ -59,3 +59,46 @@ fn a_level_that_nobody_knows_is_refused() {
     let ran = command::run(&["serve", "--log", "loud"], &[]);
     assert!(ran.code == 64 && ran.stderr.contains("say off, error, warn"), "{}", ran.stderr);
 }
+
+/// SIGHUP ends most programs. This one reads again what can be read again.
+#[test]
+fn a_server_that_is_sent_sighup_reads_its_settings_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("a plain path");
+    let file = folder.path().join("settings.toml");
+    let path = file.to_str().expect("a plain path");
+    std::fs::write(&file, "log = \"info\"\n").expect("a file");
+    let args = ["serve", "--listen", "127.0.0.1:0", "--data", data, "--config", path];
+    let mut child = command::command(&args, &[("FF_ROOT_TOKEN", TOKEN)])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command runs");
+    let mut stderr = BufReader::new(child.stderr.take().expect("its stderr"));
+    let mut read_until = |mark: &str| {
+        let mut log = String::new();
+        while !log.contains(mark) {
+            let read = stderr.read_line(&mut log).expect("a line");
+            assert!(read > 0, "it ended: {log}");
+        }
+        log
+    };
+    let listening = read_until("listening on ");
+    let address = listening.split("listening on ").nth(1).and_then(|rest| rest.split(';').next());
+    let url = format!("http://{}", address.expect("an address"));
+    let send = |signal: &str| {
+        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    };
+    std::fs::write(&file, "log = \"debug\"\n").expect("a file");
+    send("-HUP");
+    read_until("the level of the log was read again");
+    // A file that cannot be read changes nothing.
+    std::fs::write(&file, "log = \"loud\"\n").expect("a file");
+    send("-HUP");
+    read_until("the settings cannot be read");
+    let listed = command::run(&["run", "ls"], &[("FF_URL", &url), ("FF_TOKEN", TOKEN)]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    read_until("list_executions");
+    send("-TERM");
+    assert!(child.wait().expect("it ends").success());
+}

@@ -30,12 +30,18 @@ pub struct Config {
     pub waitpoint_secrets: Option<String>,
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
+    /// How often the files of the certificate are looked at.
+    pub tls_check: Duration,
+    /// A proxy in front of the server speaks TLS.
+    pub tls_proxy: bool,
     /// Networks of one's own that webhooks may call.
     pub webhook_allow: Option<String>,
     /// Networks of proxies whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Option<String>,
     /// Names beside `localhost` that a server without tokens answers to.
     pub allowed_hosts: Option<String>,
+    /// How much is logged; `info` if it is absent.
+    pub log: Option<String>,
     pub payload_bytes: usize,
     pub body_bytes: usize,
     /// What bodies in hand may take together.
@@ -158,6 +164,9 @@ settings! {
     waitpoint_secrets: some_secrets, shown_secret, "id:hex,…: what waitpoint tokens rest on.";
     tls_cert: some_path, shown_some_path, "A PEM file with the certificate chain for TLS.";
     tls_key: some_path, shown_some_path, "A PEM file with the private key for TLS.";
+    tls_check: span, shown_span, "How often replaced certificate files are looked for.";
+    tls_proxy: switch, ToString::to_string, "A proxy in front of the server speaks TLS.";
+    log: some_level, shown_text, "How much is logged: off, error, warn, info, debug or trace.";
     webhook_allow: some_networks, shown_text, "Networks of one's own that webhooks may call.";
     trusted_proxies: some_networks, shown_text, "Proxies whose X-Forwarded-For is believed.";
     allowed_hosts: some_hosts, shown_text, "Host names that are served without tokens.";
@@ -188,8 +197,7 @@ fn is_secret(key: &str) -> bool {
 }
 
 /// Variables that belong to clients and tests, not to the server.
-const FOREIGN: [&str; 6] =
-    ["FF_URL", "FF_TOKEN", "FF_NAMESPACE", "FF_OUTPUT", "FF_CONFIG", "FF_LOG"];
+const FOREIGN: [&str; 5] = ["FF_URL", "FF_TOKEN", "FF_NAMESPACE", "FF_OUTPUT", "FF_CONFIG"];
 const FILE: &str = "flowfabric.toml";
 
 impl Default for Config {
@@ -204,6 +212,9 @@ impl Default for Config {
             waitpoint_secrets: None,
             tls_cert: None,
             tls_key: None,
+            tls_check: Duration::from_secs(30),
+            tls_proxy: false,
+            log: None,
             webhook_allow: None,
             trusted_proxies: None,
             allowed_hosts: None,
@@ -279,6 +290,21 @@ impl Config {
     pub(crate) fn trusted_networks(&self) -> Vec<Network> {
         let networks = self.trusted_proxies.as_deref().map(guard::parse);
         networks.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// What an operator should know about these settings.
+    pub fn warnings(&self) -> Vec<String> {
+        let plain = self.tls_cert.is_none() && !self.tls_proxy;
+        let mut warnings = Vec::new();
+        if !self.listen.ip().is_loopback() && plain {
+            warnings.push(format!(
+                "{} is reachable from other machines without TLS: tokens and payloads can be \
+                 read on the way. Set tls_cert and tls_key, or tls_proxy = true if a proxy in \
+                 front speaks TLS",
+                self.listen
+            ));
+        }
+        warnings
     }
 
     /// Refuses settings that contradict each other.

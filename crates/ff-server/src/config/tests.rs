@@ -41,6 +41,7 @@ fn mistakes_are_refused() {
         ("listen = ", &[], "f.toml"),
         ("", &[("drain", "0s")], "longer than nothing"),
         ("", &[("body_bytes", "99999999")], "body_budget must be at least twice body_bytes"),
+        ("", &[("log", "loud")], "off, error, warn"),
         ("", &[("burst", "5")], "burst needs requests_per_second"),
         ("", &[("requests_per_second", "0")], "at least 1"),
         ("", &[("trusted_proxies", "proxy")], "is no network"),
@@ -81,4 +82,15 @@ fn strange_variables_are_named() {
     std::fs::write(&file, "").unwrap();
     let layers = Layers { file: Some(file), environment, flags: Vec::new() };
     assert_eq!(Config::load(&layers).unwrap().1, ["FF_LISTN"]);
+}
+
+#[test]
+fn plain_http_beyond_this_machine_is_warned_of() {
+    let warned = |flags: &[(&str, &str)]| !load("", &[], flags).unwrap().warnings().is_empty();
+    assert!(!warned(&[]));
+    assert!(!warned(&[("listen", "[::1]:1")]));
+    assert!(warned(&[("listen", "0.0.0.0:1")]));
+    assert!(warned(&[("listen", "10.0.0.1:1")]));
+    assert!(!warned(&[("listen", "0.0.0.0:1"), ("tls_proxy", "true")]));
+    assert!(!warned(&[("listen", "0.0.0.0:1"), ("tls_cert", "c"), ("tls_key", "k")]));
 }

@@ -64,6 +64,14 @@ pub fn some_networks(text: &str) -> Result<Option<String>, String> {
     guard::parse(text).map(|_| Some(text.to_owned()))
 }
 
+pub fn some_level(text: &str) -> Result<Option<String>, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    match LEVELS.contains(&text) {
+        true => Ok(Some(text.to_owned())),
+        false => Err(format!("use one of {}", LEVELS.join(", "))),
+    }
+}
+
 pub fn some_hosts(text: &str) -> Result<Option<String>, String> {
     host::parse(text).map(|_| Some(text.to_owned()))
 }

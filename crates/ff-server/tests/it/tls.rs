@@ -63,7 +63,9 @@ async fn with_a_certificate_the_server_speaks_tls_alone() {
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
     let _ = tokio::time::timeout(Duration::from_secs(10), read).await.expect("it hangs");
-    assert_eq!(parse(&answer).unwrap().expect(200)["store"], "sqlite");
+    let answer = parse(&answer).unwrap();
+    assert_eq!(answer.expect(200)["store"], "sqlite");
+    assert_eq!(answer.header("strict-transport-security"), Some("max-age=31536000"));
 
     // Whoever speaks without it is not answered, and whoever says nothing harms nobody.
     let plain = server.client.raw(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").await;
@@ -98,4 +100,60 @@ async fn files_that_are_no_certificates_are_named() {
     let half = Config { tls_cert: Some(cert), ..config() };
     let error = ff_server::serve(half, |_| (), std::future::ready(())).await.unwrap_err();
     assert!(error.to_string().contains("together"), "{error}");
+}
+
+/// What the server answers over TLS to a client that trusts this certificate, if it does.
+async fn ask(address: std::net::SocketAddr, cert: &Path, path: &str) -> Option<String> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut stream = connector(cert).connect(name, stream).await.ok()?;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\n\
+         connection: close\r\n\r\n",
+        crate::server::ROOT
+    );
+    stream.write_all(request.as_bytes()).await.ok()?;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    Some(String::from_utf8(answer).unwrap())
+}
+
+#[tokio::test]
+async fn replaced_certificates_are_picked_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key) = certificate(folder.path());
+    let old = folder.path().join("old.pem");
+    std::fs::copy(&cert, &old).unwrap();
+    let tls = Config {
+        tls_cert: Some(cert.clone()),
+        tls_key: Some(key.clone()),
+        tls_check: Duration::from_millis(10),
+        ..config()
+    };
+    let server = Server::start_with(tls).await;
+    let address = server.client.address;
+    assert!(ask(address, &old, "/livez").await.is_some());
+
+    // A broken file is told, and the certificate stays.
+    let good = std::fs::read(&key).unwrap();
+    std::fs::write(&key, "no key").unwrap();
+    let failed = async {
+        loop {
+            let metrics = ask(address, &old, "/metrics").await.unwrap();
+            if !metrics.contains("ff_tls_reload_failures_total 0") {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), failed).await.expect("it is not noticed");
+    std::fs::write(&key, good).unwrap();
+
+    let other = tempfile::tempdir().unwrap();
+    let (new, new_key) = certificate(other.path());
+    std::fs::copy(&new_key, &key).unwrap();
+    std::fs::copy(&new, &cert).unwrap();
+    let taken = async { while ask(address, &new, "/livez").await.is_none() {} };
+    tokio::time::timeout(Duration::from_secs(20), taken).await.expect("it is not picked up");
+    assert!(ask(address, &old, "/livez").await.is_none());
+    server.stop().await;
 }

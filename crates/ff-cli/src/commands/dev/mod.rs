@@ -26,7 +26,7 @@ impl Dev {
     pub async fn run(mut self) -> Result<(), Failure> {
         self.settings.data.get_or_insert_with(|| FOLDER.to_owned());
         let mut config = self.settings.load()?;
-        crate::log::begin(self.settings.log);
+        self.settings.begin_log(&config);
         if config.root_token.is_none() {
             let token = ff_server::mint_token();
             let token = token.map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;
