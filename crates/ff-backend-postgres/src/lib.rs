@@ -55,7 +55,7 @@ use ff_core::store::{Batch, Bells, Query, Rows, Store};
 use ff_core::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
-use tokio::sync::{RwLock, watch};
+use tokio::sync::{OnceCell, RwLock, watch};
 use uuid::Uuid;
 
 use alone::Turns;
@@ -318,9 +318,10 @@ impl Store for PostgresStore {
     }
 
     fn distrust(&self) {
-        self.held.forget();
-        self.young.forget();
-        self.outlines.forget();
+        let cache = self.caches.current();
+        cache.held.forget();
+        cache.young.forget();
+        cache.outlines.forget();
     }
 
     async fn query(&self, query: Query) -> Result<Rows, StoreError> {
