@@ -68,13 +68,29 @@ pub async fn not_before_the_last_member(f: &Fixture) {
     assert_eq!(left(f).await, [0; 4]);
 }
 
-pub async fn never_while_members_are_held(f: &Fixture) {
-    let flow = plant(f, graph("a>b")).await;
+/// Members that a cancellation holds are never handed out again, so they go with their flow.
+pub async fn with_members_that_are_held(f: &Fixture) {
+    let flow = plant(f, graph("a>b c>d")).await;
+    advance(f, 2 * HOUR_MS).await;
     let policy = CancelFlowPolicy::FlowOnly;
     f.backend.cancel_flow(&flow.id, policy, CancelFlowWait::NoWait).await.unwrap();
-    advance(f, 3 * HOUR_MS).await;
-    assert_eq!(left(f).await, [1, 2, 1, 1]);
+    advance(f, HOUR_MS - 1).await;
+    assert_eq!(left(f).await, [1, 4, 2, 2], "their age counts from the cancellation");
     assert!(f.try_claim().await.is_none());
+    advance(f, 1).await;
+    assert_eq!(left(f).await, [0; 4]);
+}
+
+/// A member that ran when its flow was cancelled is held when a claim meets it again.
+pub async fn with_members_that_come_back(f: &Fixture) {
+    let flow = plant(f, graph("a>b")).await;
+    take(f, &flow, "a").await;
+    let policy = CancelFlowPolicy::FlowOnly;
+    f.backend.cancel_flow(&flow.id, policy, CancelFlowWait::NoWait).await.unwrap();
+    f.advance(u64::from(LEASE_MS)).await;
+    assert!(f.try_claim().await.is_none());
+    advance(f, HOUR_MS).await;
+    assert_eq!(left(f).await, [0; 4]);
 }
 
 pub async fn in_chunks(f: &Fixture) {

@@ -185,7 +185,8 @@ fn of_flows() -> Vec<Exercise> {
         flow_retention {
             with_their_members with retention::by_age_config,
             not_before_the_last_member with retention::by_age_config,
-            never_while_members_are_held with retention::by_age_config,
+            with_members_that_are_held with retention::by_age_config,
+            with_members_that_come_back with retention::by_age_config,
             in_chunks with retention::by_age_config,
         }
         flow_wide {

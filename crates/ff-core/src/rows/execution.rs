@@ -150,6 +150,12 @@ impl ExecutionRow {
         self.phase.is_finished()
     }
 
+    /// Its flow was cancelled without it, so that it is never handed out again.
+    pub fn is_held(&self) -> bool {
+        self.phase == LifecyclePhase::Runnable
+            && self.blocking == BlockingReason::PausedByFlowCancel
+    }
+
     /// Other members of its flow must end first.
     pub fn waits_for_members(&self) -> bool {
         matches!(self.phase, LifecyclePhase::Submitted | LifecyclePhase::Runnable)

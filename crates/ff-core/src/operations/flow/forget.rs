@@ -45,7 +45,8 @@ pub(super) fn step(world: &World, change: &mut Change, row: &CascadeRow) -> Step
     let scan = some_members(row);
     let members = world.members(&scan);
     let is_over = |member: &ExecutionRow| {
-        member.is_finished() && member.terminal_at.is_none_or(|ended| ended <= row.at)
+        let has_ended = member.is_finished() && member.terminal_at.is_none_or(|at| at <= row.at);
+        has_ended || member.is_held()
     };
     for member in members.iter().filter(|member| is_over(member)) {
         forget_execution(world, change, member);

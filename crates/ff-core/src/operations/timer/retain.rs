@@ -68,6 +68,9 @@ impl Operation for Retain {
             if flow.is_some_and(|flow| flow.nodes > 0 && !flow.state.is_finished()) {
                 continue;
             }
+            if row.is_held() && flow.is_none() {
+                continue;
+            }
             forget_execution(world, &mut change, row);
             let at = event.at.max(row.terminal_at.unwrap_or(event.at));
             if let Some(flow) = flow
@@ -82,11 +85,12 @@ impl Operation for Retain {
     }
 }
 
-/// The executions that have finished, each with the event that was its last.
+/// The executions that have finished or are held for good, each with the event that was its last.
 fn ended(world: &World) -> impl Iterator<Item = (&ExecutionRow, &EventRow)> {
     world.retired_events.iter().filter_map(|event| {
         let row = world.executions.get(&event.execution?)?;
-        (row.is_finished() && row.version == event.version).then_some((row, event))
+        let is_over = row.is_finished() || row.is_held();
+        (is_over && row.version == event.version).then_some((row, event))
     })
 }
 
