@@ -13,6 +13,8 @@ pub const TAG_VALUE_BYTES: usize = 1024;
 pub const CAPABILITIES: usize = 256;
 pub const CAPABILITIES_BYTES: usize = 4096;
 pub const SUBMIT_BATCH: usize = 10_000;
+/// All items of one call together, unless an operator says otherwise.
+pub const SUBMISSION_BYTES: usize = 64 * 1024 * 1024;
 pub const CLAIM_BATCH: usize = 1_000;
 pub const CLAIM_LANES: usize = 64;
 pub const RENEW_BATCH: usize = 10_000;
@@ -104,6 +106,9 @@ pub struct Limits {
     pub payload_bytes: usize,
     /// Largest payload of a signal, in bytes.
     pub signal_bytes: usize,
+    /// How many bytes the items of one call may have together: a submission, a whole graph or an
+    /// extension of one. Never less than two of the largest payloads.
+    pub submission_bytes: usize,
     /// How many operations may wait for the writer before callers are told that it is busy.
     pub queue: usize,
     /// How many operations one transaction may carry; half as many where several transactions run
@@ -120,6 +125,7 @@ impl Default for Limits {
         Self {
             payload_bytes: 1024 * 1024,
             signal_bytes: 256 * 1024,
+            submission_bytes: SUBMISSION_BYTES,
             queue: 8192,
             batch: 1024,
             flow_nodes: 10_000,

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use ff_core::backend::CapabilitySet;
 use ff_core::contracts::{
-    CancelExecutionArgs, ClaimArgs, FailArgs, FailureClass, Idempotency, IdempotencyScope,
-    ListExecutionsArgs, PauseLaneArgs, RenewOutcome, RescheduleArgs, RevokeLeaseArgs, SetTagsArgs,
-    Submission, SubmitOutcome,
+    CancelExecutionArgs, ClaimArgs, ExtendFlowArgs, FailArgs, FailureClass, FlowNode, Idempotency,
+    IdempotencyScope, ListExecutionsArgs, PauseLaneArgs, RenewOutcome, RescheduleArgs,
+    RevokeLeaseArgs, SetTagsArgs, Submission, SubmitFlowArgs, SubmitOutcome,
 };
-use ff_core::engine::StartAt;
+use ff_core::engine::{EngineConfig, StartAt};
+use ff_core::engine_backend::FlowOperations;
+use ff_core::limits::Limits;
 use ff_core::policy::{Backoff, ExecutionPolicy};
-use ff_core::types::{CancelSource, LaneId, WorkerId, WorkerInstanceId};
+use ff_core::types::{CancelSource, LaneId, Namespace, WorkerId, WorkerInstanceId};
 
 use super::{
     Fixture, LANE, cancel_args, claim_args, claim_from, code, create_args, failure, item, new_id,
@@ -301,4 +303,46 @@ pub async fn unknown_executions(f: &Fixture) {
     assert!(matches!(&renewed[0], RenewOutcome::Lost(error) if error.code() == missing));
     assert!(b.describe_execution(&unknown).await.unwrap().is_none());
     assert!(b.payload(&unknown).await.unwrap().is_none());
+}
+
+/// Small enough that a few items are too many.
+pub fn few_bytes() -> EngineConfig {
+    let limits = Limits { payload_bytes: 100, submission_bytes: 1_000, ..Limits::default() };
+    EngineConfig { limits, ..EngineConfig::default() }
+}
+
+/// A thousand of the largest payloads are refused, although neither their number nor one of them
+/// is too large.
+pub async fn bytes_of_a_call(f: &Fixture) {
+    let items = |count| vec![item().payload(vec![b'x'; 96]); count];
+    let refused = f.backend.submit(items(11)).await;
+    assert_eq!(code(&refused), "payload_too_large");
+    let told = refused.unwrap_err().to_string();
+    assert!(told.contains("1100 bytes") && told.contains("limit is 1000"), "{told}");
+    let tagged = item().tag("a.b", long(1_000));
+    assert_eq!(code(&f.backend.submit(vec![tagged]).await), "payload_too_large");
+    assert!(f.try_claim().await.is_none(), "nothing of it was accepted");
+    assert_eq!(f.backend.submit(items(10)).await.unwrap().len(), 10);
+
+    let nodes = |names: &[&str]| -> Vec<FlowNode> {
+        let node = |name: &&str| FlowNode::new(*name, item().payload(vec![b'x'; 96]));
+        names.iter().map(node).collect()
+    };
+    let flow = |names: &[&str]| SubmitFlowArgs {
+        namespace: Namespace::new("default"),
+        flow_kind: "kind".into(),
+        nodes: nodes(names),
+        ..SubmitFlowArgs::default()
+    };
+    let ten = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    assert_eq!(code(&f.backend.submit_flow(flow(&ten)).await), "payload_too_large");
+    let mut first = flow(&ten[..9]);
+    for node in &mut first.nodes {
+        node.work.lane_id = LaneId::new("flow");
+    }
+    f.backend.submit_flow(first).await.unwrap();
+    let claimed = f.backend.claim_many(claim_from("flow")).await.unwrap().remove(0);
+    let more = ExtendFlowArgs { nodes: nodes(&ten), edges: Vec::new() };
+    let refused = f.backend.extend_flow(&claimed.handle, more).await;
+    assert_eq!(code(&refused), "payload_too_large");
 }

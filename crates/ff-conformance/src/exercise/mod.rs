@@ -226,7 +226,10 @@ fn of_executions() -> Vec<Exercise> {
             after_expiry, after_revoke, after_retry, after_delay, after_cancel, after_replay,
             forged,
         }
-        limits { submissions, worker_calls, operator_calls, reads, unknown_executions }
+        limits {
+            submissions, worker_calls, operator_calls, reads, unknown_executions,
+            bytes_of_a_call with limits::few_bytes,
+        }
         namespaces { reads_see_nothing_foreign, writes_reach_nothing_foreign, keys_are_apart }
         read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }
         subscription { filters, resume, refused_cursors, trimmed with retention::by_age_config }

@@ -16,6 +16,7 @@ pub use batcher::{Pumping, QUIET, Shared, pump, pump_shared};
 pub use claiming::Grants;
 pub use cursor::Cursor;
 pub(crate) use prepare::fingerprint;
+pub(crate) use prepare::size::check as check_size;
 pub use prepare::suspension::prepare_deliver_signal;
 pub(crate) use prepare::{check_amounts, check_budget, check_quota, check_report, limit_namespace};
 pub(crate) use prepare::{check_bytes, check_count, check_duration, check_tag_key, check_text};

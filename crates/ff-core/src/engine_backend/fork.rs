@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{flow_key, visible};
 use crate::contracts::{EdgeGroupState, EdgePolicy, ForkFlowArgs};
-use crate::engine::{Engine, edge_row, node_id};
+use crate::engine::{Engine, check_size, edge_row, node_id};
 use crate::engine_error::{EngineError, StateKind};
 use crate::limits;
 use crate::operations::execution::PreparedSubmission;
@@ -28,6 +28,9 @@ use crate::types::{ExecutionKey, FlowId, Namespace, TimestampMs};
 /// An identity is drawn until it falls on the old flow's partition, so that the new flow can name
 /// parents that stay in the old one.
 const DRAWS: usize = 1_000_000;
+
+/// So many payloads are read at once, before their bytes are known.
+const PAYLOADS: usize = 32;
 
 pub(super) async fn prepare(
     engine: &Engine,
@@ -288,9 +291,12 @@ async fn payloads(
     ids: &[Uuid],
     members: &mut HashMap<Uuid, ExecutionRow>,
 ) -> Result<(), EngineError> {
-    for chunk in ids.chunks(limits::PAGE) {
+    let mut total = 0;
+    for chunk in ids.chunks(PAYLOADS) {
         let keys = chunk.iter().map(|id| members[id].key).collect();
         for (key, bytes) in engine.query(Query::Payloads(keys)).await?.blobs {
+            total += bytes.len();
+            check_size("the nodes of the fork", total, &engine.config().limits)?;
             if let Some(row) = members.get_mut(&key.id) {
                 row.payload = Blob::Here(bytes);
             }

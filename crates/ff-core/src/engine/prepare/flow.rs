@@ -7,7 +7,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{check_tags, check_text, prepare_submission};
+use super::{check_tags, check_text, prepare_submission, size};
 use crate::backend::Handle;
 use crate::contracts::{EdgePolicy, ExtendFlowArgs, FlowEdge, FlowNode, SubmitFlowArgs};
 use crate::engine_error::{EngineError, ValidationKind};
@@ -33,6 +33,7 @@ pub fn prepare_submit_flow(
     args.namespace.check()?;
     check_text("flow kind", &args.flow_kind, 0, limits::KIND_BYTES)?;
     check_tags(&args.tags)?;
+    size::check_graph(&args.nodes, &args.edges, limits)?;
     let key = args.idempotency_key.as_deref();
     if let Some(key) = key {
         check_text("idempotency key", key, 1, limits::IDEMPOTENCY_KEY_BYTES)?;
@@ -254,6 +255,7 @@ pub fn prepare_extend_flow(
     namespace: &Namespace,
     limits: &Limits,
 ) -> Result<ExtendFlow, EngineError> {
+    size::check_graph(&args.nodes, &args.edges, limits)?;
     let mut faults = Vec::new();
     if args.nodes.is_empty() && args.edges.is_empty() {
         faults.push(Fault::NoNodes);

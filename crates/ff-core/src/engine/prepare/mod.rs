@@ -4,6 +4,7 @@ mod bulk;
 mod flow;
 mod limit;
 mod schedule;
+pub(crate) mod size;
 mod step;
 mod stream;
 pub(crate) mod suspension;
@@ -48,6 +49,7 @@ pub fn prepare_submit(
     partition: impl Fn(&LaneId) -> u16,
 ) -> Result<Submit, EngineError> {
     check_count("submissions", items.len(), limits::SUBMIT_BATCH)?;
+    size::check_submissions(&items, limits)?;
     let mut common = Common::default();
     let prepare = |item: Submission| {
         let partition = partition(&item.lane_id);
