@@ -150,6 +150,7 @@ fn budgets_and_quotas() -> Vec<Exercise> {
 
 fn executions_and_waits() -> Vec<Exercise> {
     let mut all = of_executions();
+    all.extend(of_waits());
     all.extend(of_flows());
     all
 }
@@ -247,6 +248,11 @@ fn of_executions() -> Vec<Exercise> {
         }
         bytes { payloads, results }
         panics { of_operations, of_due_timers with flow_wide::swept_by_hand }
+    }
+}
+
+fn of_waits() -> Vec<Exercise> {
+    exercises! {
         suspend {
             released_and_resumed, conditions, operator_only, operator_overrides, resume_delay,
             repeated_call, named_wait, early_signal, early_and_late, pending_waitpoints, endings,

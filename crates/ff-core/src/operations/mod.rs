@@ -1,7 +1,7 @@
 //! What may happen to the rows: one file per verb, each two pure functions.
 //!
-//! Nothing here is async, reads a clock, draws a random number, logs or does I/O. Time comes with the
-//! world; identities and randomness come in as fields, drawn by the shell.
+//! Nothing here is async, reads a clock, draws a random number, logs or does I/O. Time comes with
+//! the world; identities and randomness come in as fields, drawn by the shell.
 
 pub mod admin;
 pub mod bulk;
