@@ -10,8 +10,13 @@ use crate::history::{Outcome, Phase};
 use crate::http::revoked::{Line, seat};
 
 /// What a server says when it turns a request away because of others.
-const TURNED_AWAY: [&str; 5] =
-    ["overloaded", "request_timeout", "too_many_streams", "too_many_requests", "rate_limited"];
+const TURNED_AWAY: [&str; 5] = [
+    "overloaded",
+    "request_timeout",
+    "too_many_streams",
+    "too_many_requests",
+    "rate_limit_exceeded",
+];
 
 /// What was seen of revoked tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use ff_api::{
-    CancelHeldRequest, CancelRequest, ClaimAnswer, ClaimRequest, CompleteRequest, EventPage,
-    FailAnswer, FailRequest, FailureClass, Problem, RenewAnswer, RenewOutcome, RenewRequest,
-    RevokeLeaseOutcome, RevokeLeaseRequest, Span, StateAnswer, SubmitBatchAnswer,
+    CancelHeldRequest, CancelRequest, ClaimAnswer, ClaimRequest, CompleteRequest, CreatedToken,
+    EventPage, FailAnswer, FailRequest, FailureClass, Problem, RenewAnswer, RenewOutcome,
+    RenewRequest, RevokeLeaseOutcome, RevokeLeaseRequest, Span, StateAnswer, SubmitBatchAnswer,
     SubmitBatchRequest, SubmitOutcome, SubmitRequest,
 };
 use ff_core::contracts::{Idempotency, Submission};
@@ -68,6 +68,7 @@ impl Client {
 
     /// Makes a call under a given name, as a retry does, and asks again if the answer is lost.
     pub async fn call_as(&self, op_id: &str, op: &Op) -> Option<Outcome> {
+        let mut unknown = false;
         for _ in 0..REPEATS {
             self.recorder.write(op_id, op, Phase::Invoke, None);
             match self.perform(op_id, op).await {
@@ -75,9 +76,15 @@ impl Client {
                     self.recorder.write(op_id, op, Phase::Ok, Some(outcome.clone()));
                     return Some(outcome);
                 }
-                Err(unanswered) => {
+                Err(mut unanswered) => {
+                    let revoked = unanswered.code == "unauthorized";
+                    if revoked && unknown {
+                        // The refusal of the repeat says nothing about the request before it.
+                        unanswered.phase = Phase::Info;
+                    }
                     let phase = self.write_unanswered(op_id, op, &unanswered);
-                    if unanswered.code == "unauthorized" {
+                    unknown |= phase == Phase::Info;
+                    if revoked {
                         tokio::time::sleep(REFUSED_PAUSE).await;
                     }
                     if phase != Phase::Info || !op.is_repeatable() {
@@ -231,6 +238,16 @@ impl Client {
     ) -> Answered<R> {
         let request = self.http.post(format!("{}{path}", self.url));
         self.ask(request.header("Idempotency-Key", key)).await
+    }
+
+    /// A token for workers and readers, under a name of its own.
+    pub(super) async fn mint(&self, rng: &mut fastrand::Rng) -> Option<CreatedToken> {
+        let body = serde_json::json!({
+            "name": format!("minted-{:016x}", rng.u64(..)),
+            "scopes": ["work", "read", "signal"],
+            "namespaces": ["*"],
+        });
+        self.send(Method::POST, "/v1/tokens", &[], Some(&body)).await.ok()
     }
 
     /// A stream of server-sent events, as its bytes come.

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ff_api::CreatedToken;
 use ff_core::contracts::{Event, ExecutionPage, Frame};
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::client::Client;
@@ -62,7 +61,7 @@ pub async fn run_until_killed(
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut lingering = std::collections::VecDeque::new();
     loop {
-        let Some(minted) = mint(&operator, &mut rng).await else {
+        let Some(minted) = operator.mint(&mut rng).await else {
             tokio::time::sleep(RETRY).await;
             continue;
         };
@@ -184,15 +183,6 @@ async fn follow<T: DeserializeOwned>(client: &Client, path: &str, show: impl Fn(
             rest = later.to_owned();
         }
     }
-}
-
-async fn mint(operator: &Client, rng: &mut fastrand::Rng) -> Option<CreatedToken> {
-    let body = json!({
-        "name": format!("revocable-{:016x}", rng.u64(..)),
-        "scopes": ["work", "read", "signal"],
-        "namespaces": ["*"],
-    });
-    operator.send(Method::POST, "/v1/tokens", &[], Some(&body)).await.ok()
 }
 
 async fn revoke(operator: &Client, token: Uuid) -> bool {

@@ -2,6 +2,8 @@
 //! byte by byte, and streams that are never read.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -9,6 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::ROOT_TOKEN;
+use super::client::Client;
+use crate::history::{Recorder, Sitting};
 
 /// An address of their own, so that a server can tell them from honest clients.
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 66));
@@ -31,15 +35,27 @@ enum Habit {
     SlowHead,
 }
 
-/// Opens slow connections until the process is killed.
-pub async fn run_until_killed(server: SocketAddr) -> anyhow::Result<()> {
+/// Opens slow connections until the process is killed; every other one with a token.
+pub async fn run_until_killed(server: SocketAddr, dir: &Path, seed: u64) -> anyhow::Result<()> {
+    let sitting = Sitting::next(dir, "slow");
+    let url = format!("http://{server}");
+    let operator = Client::new(&url, ROOT_TOKEN, Recorder::open(dir, &sitting)?)?;
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let token: Arc<str> = loop {
+        match operator.mint(&mut rng).await {
+            Some(minted) => break minted.token.into(),
+            None => tokio::time::sleep(PAUSE).await,
+        }
+    };
     let mut running = tokio::task::JoinSet::new();
     let habits = [Habit::OpenBody, Habit::SlowBody, Habit::SlowReader, Habit::SlowHead];
     for habit in habits {
         for number in 0..OF_EACH {
+            let token = token.clone();
             running.spawn(async move {
                 loop {
-                    let _ = tokio::time::timeout(LIFE, dawdle(server, habit, number)).await;
+                    let slow = dawdle(server, habit, number, &token);
+                    let _ = tokio::time::timeout(LIFE, slow).await;
                     tokio::time::sleep(PAUSE).await;
                 }
             });
@@ -49,16 +65,20 @@ pub async fn run_until_killed(server: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// One connection; ends when the server ends it.
-async fn dawdle(server: SocketAddr, habit: Habit, number: usize) -> std::io::Result<()> {
+async fn dawdle(
+    server: SocketAddr,
+    habit: Habit,
+    number: usize,
+    token: &str,
+) -> std::io::Result<()> {
     let socket = TcpSocket::new_v4()?;
     if let Habit::SlowReader = habit {
         socket.set_recv_buffer_size(4096)?;
     }
     socket.bind((ADDRESS, 0).into())?;
     let mut stream = socket.connect(server).await?;
-    // Every other one has a token.
     let token = match number % 2 {
-        0 => format!("authorization: Bearer {ROOT_TOKEN}\r\n"),
+        0 => format!("authorization: Bearer {token}\r\n"),
         _ => String::new(),
     };
     let json = "host: localhost\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n";

@@ -37,5 +37,15 @@ fn the_page_is_complete() {
     }
     for shown in ff_server::Config::default().shown() {
         assert!(PAGE.contains(&format!("`{}`", shown.key)), "{}", shown.key);
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{}` |", shown.key)));
+        let default = row.and_then(|row| row.split('|').nth(2)).map(str::trim).unwrap_or_default();
+        let default = match default.strip_suffix(" MiB").and_then(|mib| mib.parse::<u64>().ok()) {
+            Some(mib) => (mib * 1024 * 1024).to_string(),
+            None => default.trim_matches('`').to_owned(),
+        };
+        // Some defaults are told in words.
+        if !default.contains(' ') && !default.is_empty() && !shown.value.is_empty() {
+            assert_eq!(default, shown.value, "{}", shown.key);
+        }
     }
 }

@@ -95,25 +95,32 @@ async fn an_expired_token_loses_its_stream_under_traffic() {
 }
 
 /// Every kind of request that waits, of something that does not happen.
-fn waits(id: &str, flow: &str) -> Vec<(&'static str, String, Option<Value>)> {
+fn waits(id: &str, flow: &str, running: &str) -> Vec<(&'static str, String, Option<Value>)> {
     let mut patient = claim("empty");
     patient["wait"] = json!("60s");
+    let cancellation = json!({ "policy": "cancel_pending", "wait": "60s" });
     vec![
         ("POST", "/v1/claims".into(), Some(patient)),
-        ("GET", "/v1/events?from=latest&wait=60s".into(), None),
+        ("GET", "/v1/events?from=latest&wait=60s&event_types=expired".into(), None),
         ("GET", format!("{}/stream?wait=60s", at(id)), None),
         ("GET", format!("{}/result?wait=60s", at(id)), None),
         ("GET", format!("/v1/flows/{flow}?wait=60s"), None),
+        ("POST", format!("/v1/flows/{running}/cancel"), Some(cancellation)),
     ]
 }
 
 async fn waiting(server: &Server, user: &Client) -> Vec<JoinHandle<Response>> {
     let id = server.submit("l", json!(1)).await;
     server.claim("l").await;
-    let work = json!({ "lane_id": "l", "execution_kind": "k" });
-    let flow = json!({ "flow_kind": "f", "nodes": [{ "name": "n", "work": work }] });
-    let flow = server.client.post("/v1/flows", flow).await.expect(201);
-    let requests = waits(&id, flow["flow_id"].as_str().unwrap());
+    let flow = async |lane: &str| {
+        let work = json!({ "lane_id": lane, "execution_kind": "k" });
+        let flow = json!({ "flow_kind": "f", "nodes": [{ "name": "n", "work": work }] });
+        let flow = server.client.post("/v1/flows", flow).await.expect(201);
+        flow["flow_id"].as_str().unwrap().to_owned()
+    };
+    let (open, running) = (flow("l").await, flow("running").await);
+    server.claim("running").await;
+    let requests = waits(&id, &open, &running);
     let count = requests.len();
     let send = |(method, path, body): (&'static str, String, Option<Value>)| {
         let user = user.clone();
@@ -129,7 +136,7 @@ async fn a_revoked_token_loses_its_waits() {
     let server = Server::start_with(Config { token_check: OFTEN, ..config() }).await;
     let waits = ff_server::table().iter().filter(|route| route.timeout.as_secs() > 60).count();
     assert_eq!(waits, 6, "another route waits: revoke a token during its wait here");
-    let user = server.user(&["read", "work"], &["default"]).await;
+    let user = server.user(&["read", "work", "operate"], &["default"]).await;
     let waiting = waiting(&server, &user).await;
     revoke(&server).await;
     for answer in waiting {

@@ -184,7 +184,8 @@ pub async fn play_revoked(options: &Options) -> anyhow::Result<()> {
 
 /// Slow clients until they are killed.
 pub async fn play_slow(options: &Options) -> anyhow::Result<()> {
+    let dir: std::path::PathBuf = options.required("log")?;
     let server = options.required("server")?;
     println!("{UP}");
-    slow::run_until_killed(server).await
+    slow::run_until_killed(server, &dir, options.required("seed")?).await
 }
