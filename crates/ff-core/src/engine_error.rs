@@ -218,6 +218,9 @@ kinds!(
         TokenReused = "token_reused", Terminal,
             "the token id is taken",
             "Use another token id.";
+        TokenNameTaken = "token_name_taken", Terminal,
+            "a valid token of the same namespace has this name",
+            "Use another name, or revoke the token that has it.";
         FlowIdReused = "flow_id_reused", Terminal,
             "the flow id was used for another graph",
             "Use another id, or send the same graph again.";

@@ -122,7 +122,7 @@ fn parameters(route: &Route) -> Vec<Parameter> {
     };
     let mut parameters: Vec<Parameter> =
         in_path.map(|name| parameter(name, ParameterIn::Path, Required::True, "")).collect();
-    if route.reach == Reach::Namespace {
+    if matches!(route.reach, Reach::Namespace | Reach::Own) {
         let about = "The namespace to act in; the token's only one, or `default`, if absent.";
         parameters.push(parameter("namespace", ParameterIn::Query, Required::False, about));
     }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::admission::{Caller, Visit};
 use crate::body::Reader;
 use crate::call::{REPLAYED, RawCall, Reply, ReplyBody};
-use crate::gate::{Authorized, Principal};
+use crate::gate::{Authorized, Origin, Principal};
 use crate::refusal::{Answered, Refusal};
 use crate::replies::{Key, Turn};
 use crate::route::{Access, Memory, Pace, Route};
@@ -106,9 +106,10 @@ async fn handle(
         Access::Public | Access::Waitpoint => Principal::nobody(),
         Access::Known | Access::Scoped(_) => state.gate.authenticate(&parts.headers).await?,
     };
-    let door = state.gate.authorize(&principal, route.access, route.reach, namespace)?;
-    let from = state.proxies.remote(peer, &parts.headers);
-    let caller = Caller::new(&principal, route.access, from);
+    let remote = state.proxies.remote(peer, &parts.headers);
+    let origin = Origin { remote, request_id };
+    let door = state.gate.authorize(&principal, route, namespace, &origin)?;
+    let caller = Caller::new(&principal, route.access, remote);
     // Probes without a token take nothing, so that nothing can keep them waiting.
     let probe = route.access == Access::Public;
     let mut visit = (!probe).then(|| state.admission.admit(caller, route.pace)).transpose()?;
@@ -126,7 +127,7 @@ async fn handle(
         let call = RawCall {
             state: state.clone(),
             door,
-            remote: from,
+            remote,
             request_id: request_id.clone(),
             headers: headers.clone(),
             params,

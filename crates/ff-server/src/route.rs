@@ -39,6 +39,8 @@ pub enum Reach {
     Namespace,
     /// It touches what all namespaces share, so the token must be good in all of them.
     Everything,
+    /// The parameter `namespace`, or all that the token is good in.
+    Own,
 }
 
 /// Who remembers an `Idempotency-Key`.

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 
 use axum::http::HeaderMap;
-use ff_api::{ClaimedExecution, JSON, Signal, SubmitOutcome, SubmitRequest, bytes};
+use ff_api::{ClaimedExecution, JSON, Scope, Signal, SubmitOutcome, SubmitRequest, bytes};
 use ff_core::backend::Handle;
 use ff_core::contracts::{self, Idempotency, IdempotencyScope, Submission};
 use ff_core::limits;
 use ff_core::state::PublicState;
 use ff_core::types::Namespace;
 
-use crate::gate::Authorized;
+use crate::gate::{Authorized, Principal};
 use crate::refusal::{Answered, Refusal};
 
 /// What all submissions of one request have in common.
 pub struct Submitter<'r> {
     namespace: Namespace,
-    name: &'r str,
+    principal: &'r Principal,
     trace: Vec<(&'static str, String)>,
 }
 
@@ -26,14 +26,14 @@ const TRACE_STATE: &str = "trace.state";
 
 impl<'r> Submitter<'r> {
     pub fn new(door: &'r Authorized, headers: &HeaderMap) -> Answered<Self> {
-        let name = &door.principal().name;
-        Ok(Self { namespace: door.namespace()?.clone(), name, trace: trace(headers) })
+        let principal = &**door.principal();
+        Ok(Self { namespace: door.namespace()?.clone(), principal, trace: trace(headers) })
     }
 
     /// For nodes that join a flow: the engine puts them into the flow's own namespace.
     pub fn joining(door: &'r Authorized, headers: &HeaderMap) -> Self {
         let namespace = door.namespace().ok().cloned().unwrap_or_default();
-        Self { namespace, name: &door.principal().name, trace: trace(headers) }
+        Self { namespace, principal: door.principal(), trace: trace(headers) }
     }
 
     /// A submission in the caller's namespace. A key in the body goes before the given one.
@@ -63,7 +63,7 @@ impl<'r> Submitter<'r> {
             input_payload: payload.unwrap_or_default(),
             payload_encoding: item.payload_encoding.or(given),
             priority: item.priority,
-            creator_identity: item.creator_identity.unwrap_or_else(|| self.name.to_owned()),
+            creator_identity: creator(self.principal, item.creator_identity)?,
             idempotency: key.map(|key| Idempotency { key, scope }),
             tags: self.with_trace(item.tags),
             policy: item.policy,
@@ -80,6 +80,18 @@ impl<'r> Submitter<'r> {
             }
         }
         tags
+    }
+}
+
+/// Whose work it is: the token's own, unless an admin says otherwise.
+pub fn creator(principal: &Principal, given: Option<String>) -> Answered<String> {
+    match given {
+        Some(given) if given == principal.name || principal.has(Scope::Admin) => Ok(given),
+        Some(_) => {
+            let detail = "to set creator_identity, the token needs the scope `admin`";
+            Err(Refusal::new("forbidden", detail))
+        }
+        None => Ok(principal.name.clone()),
     }
 }
 

@@ -23,6 +23,10 @@ pub struct Events {
     /// From behind this cursor.
     #[arg(long, value_name = "CURSOR")]
     pub after: Option<String>,
+    /// Only what operators and admins have done, with token, address and request; ends with the
+    /// last one. `--namespace '*'` for all namespaces.
+    #[arg(long)]
+    pub audit: bool,
     /// Ends after so many.
     #[arg(long, value_name = "COUNT")]
     pub take: Option<usize>,
@@ -36,6 +40,42 @@ pub const COLUMNS: [Column; 6] = [
     column("TO", "to"),
     column("BY", "by"),
 ];
+
+const AUDIT: [Column; 7] = [
+    column("AT", "at"),
+    column("EVENT", "event_type"),
+    column("EXECUTION", "execution_id"),
+    column("BY", "by"),
+    column("TOKEN", "actor.token_id"),
+    column("ADDRESS", "actor.remote"),
+    column("REQUEST", "actor.request_id"),
+];
+
+/// Everything that the log has of operators and admins, page by page.
+async fn export(
+    session: &Session,
+    mut query: Vec<(&'static str, String)>,
+    mut left: usize,
+) -> Result<(), Failure> {
+    query.push(("audit", "true".to_owned()));
+    query.push(("limit", "1000".to_owned()));
+    loop {
+        let page = session.client.get("/v1/events", &query).await?;
+        let events = page["events"].as_array().map(Vec::as_slice).unwrap_or_default();
+        if events.is_empty() {
+            return Ok(());
+        }
+        for event in events {
+            session.output.each(event, &AUDIT)?;
+            left -= 1;
+            if left == 0 {
+                return Ok(());
+            }
+        }
+        query.retain(|(name, _)| !matches!(*name, "after" | "from"));
+        query.push(("after", page["next_cursor"].as_str().unwrap_or_default().to_owned()));
+    }
+}
 
 impl Events {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
@@ -52,6 +92,9 @@ impl Events {
         let mut left = self.take.unwrap_or(usize::MAX);
         if left == 0 {
             return Ok(());
+        }
+        if self.audit {
+            return export(session, query, left).await;
         }
         let follow = session.client.follow("/v1/events/stream", &query, |event| {
             if event.get("event_type").is_none() {

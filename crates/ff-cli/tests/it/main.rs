@@ -35,6 +35,12 @@ fn work_is_started_watched_and_ended_from_the_shell() {
     assert_eq!((tail.code, tail.stdout.lines().count()), (0, 3));
     let events = dev.run(&["events", "--all", "--take", "2", "-o", "jsonl"]);
     assert_eq!((events.code, events.stdout.lines().count()), (0, 2), "{}", events.stderr);
+    dev.run(&["lane", "pause", "audited"]);
+    let audit = dev.run(&["--namespace", "*", "events", "--audit", "-o", "jsonl"]);
+    let last: serde_json::Value = serde_json::from_str(audit.stdout.lines().last().unwrap_or("{}"))
+        .unwrap_or_else(|error| panic!("{error}: {}", audit.stderr));
+    assert_eq!((&last["event_type"], &last["by"]), (&"lane_paused".into(), &"anonymous".into()));
+    assert_eq!(last["actor"]["remote"], "127.0.0.1");
 }
 
 #[test]

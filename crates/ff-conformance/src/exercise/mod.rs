@@ -235,7 +235,7 @@ fn of_executions() -> Vec<Exercise> {
         read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }
         subscription { filters, resume, refused_cursors, trimmed with retention::by_age_config }
         token {
-            kept_by_hash, listed_in_pages, used_expired_and_revoked, out_of_reach_of_a_namespace,
+            kept_by_hash, listed_in_pages, used_expired_and_revoked, of_a_namespace, names, actors,
         }
         retention {
             by_age with retention::by_age_config,

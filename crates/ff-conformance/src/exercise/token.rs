@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use ff_core::contracts::{CreateTokenArgs, EventFilter, EventType};
+use ff_core::contracts::{
+    Actor, CancelExecutionArgs, CreateTokenArgs, EventFilter, EventType, PauseLaneArgs, Stamp,
+};
 use ff_core::engine::StartAt;
-use ff_core::engine_backend::{Namespaced, TokenOperations};
-use ff_core::types::Namespace;
+use ff_core::engine_backend::{Acting, EngineBackend, Namespaced, TokenOperations};
+use ff_core::types::{CancelSource, LaneId, Namespace};
 
-use super::{Fixture, code};
+use super::{Fixture, code, item};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -84,12 +86,83 @@ pub async fn used_expired_and_revoked(f: &Fixture) {
     assert_eq!(seen, expected);
 }
 
-pub async fn out_of_reach_of_a_namespace(f: &Fixture) {
-    let made = f.backend.create_token(token(1)).await.unwrap();
+pub async fn of_a_namespace(f: &Fixture) {
     let scoped = Namespaced::new(f.backend.clone(), Namespace::new("default"));
-    assert_eq!(code(&scoped.create_token(token(2)).await), "unavailable");
-    assert_eq!(code(&scoped.list_tokens(None, 1).await), "unavailable");
+    let own = |number| CreateTokenArgs { namespaces: vec!["default".into()], ..token(number) };
+    let both = f.backend.create_token(token(1)).await.unwrap();
+    assert_eq!(code(&scoped.create_token(token(2)).await), "invalid_input");
+    let made = scoped.create_token(own(2)).await.unwrap();
+    assert_eq!(scoped.list_tokens(None, 2).await.unwrap(), std::slice::from_ref(&made));
+    assert_eq!(scoped.list_tokens(Some(made.token_id), 2).await.unwrap(), []);
+    assert_eq!(code(&scoped.revoke_token(both.token_id, "me").await), "not_found");
+    scoped.revoke_token(made.token_id, "me").await.unwrap();
     assert_eq!(code(&scoped.find_token(&[1; 32]).await), "unavailable");
-    assert_eq!(code(&scoped.revoke_token(made.token_id, "me").await), "unavailable");
     assert_eq!(code(&scoped.touch_token(made.token_id).await), "unavailable");
+}
+
+pub async fn names(f: &Fixture) {
+    let named = |number, namespaces: &[&str]| CreateTokenArgs {
+        name: "ci".into(),
+        namespaces: namespaces.iter().map(ToString::to_string).collect(),
+        expires_in: Some(HOUR),
+        ..token(number)
+    };
+    let first = f.backend.create_token(named(1, &["a"])).await.unwrap();
+    f.backend.create_token(named(2, &["b"])).await.unwrap();
+    for namespaces in [&["a"][..], &["c", "a"], &["*"]] {
+        let taken = f.backend.create_token(named(3, namespaces)).await;
+        assert_eq!(code(&taken), "token_name_taken", "{namespaces:?}");
+    }
+    f.backend.revoke_token(first.token_id, "me").await.unwrap();
+    f.backend.create_token(named(3, &["a"])).await.unwrap();
+    f.advance(3_600_000).await;
+    f.backend.create_token(named(4, &["*"])).await.unwrap();
+    let torn = CreateTokenArgs { name: "a\nb".into(), ..token(5) };
+    assert_eq!(code(&f.backend.create_token(torn).await), "invalid_input");
+}
+
+/// The events of a caller's operations name it, whatever else they say.
+pub async fn actors(f: &Fixture) {
+    let actor = Actor {
+        token_id: Some(uuid::Uuid::from_u128(7)),
+        token_name: Some("ops".into()),
+        remote: Some("::1".into()),
+        request_id: Some("r".into()),
+    };
+    let worker = Actor { token_id: actor.token_id, ..Actor::default() };
+    let (id, _) = f.start(item()).await;
+    let operator = Acting::new(f.backend.clone(), Stamp::operator(&actor));
+    let other = Acting::new(f.backend.clone(), Stamp::worker(&worker));
+    let lane_id = LaneId::new("quiet");
+    let (reason, by) = (String::new(), String::new());
+    operator.pause_lane(PauseLaneArgs { lane_id: lane_id.clone(), reason, by }).await.unwrap();
+    other.resume_lane(&lane_id, "w").await.unwrap();
+    let source = CancelSource::OperatorOverride;
+    let args = CancelExecutionArgs {
+        execution_id: id.clone(),
+        reason: "r".into(),
+        source,
+        lease_id: None,
+        lease_epoch: None,
+        attempt_id: None,
+        now: f.now(),
+    };
+    operator.cancel_execution(args).await.unwrap();
+    let told = async |audit: bool| {
+        let filter = EventFilter { audit, ..EventFilter::default() };
+        let mut log = f.backend.subscribe(filter, StartAt::Oldest).await.unwrap();
+        let mut seen = Vec::new();
+        while let Some(event) = log.try_next().await.unwrap() {
+            assert!(!event.details.to_string().contains("token_id"), "{event:?}");
+            if let Some(actor) = event.actor {
+                seen.push((event.event_type, event.by.unwrap_or_default(), actor));
+            }
+        }
+        seen
+    };
+    let paused = (EventType::LanePaused, "ops".to_owned(), actor.clone());
+    let resumed = (EventType::LaneResumed, "w".to_owned(), worker);
+    let cancelled = (EventType::Cancelled, "ops".to_owned(), actor);
+    assert_eq!(told(false).await, [paused.clone(), resumed, cancelled.clone()]);
+    assert_eq!(told(true).await, [paused, cancelled]);
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Actor;
 use crate::state::PublicState;
 use crate::types::{ExecutionId, FlowId, LaneId, Namespace, TimestampMs};
 
@@ -55,6 +56,8 @@ event_types! {
     Resumed = "resumed";
     /// A suspension's time has run out, and an operator should look at it.
     Escalated = "escalated";
+    /// The first key that waitpoint tokens are made with was chosen.
+    WaitpointKeySeeded = "waitpoint_key_seeded";
     WaitpointKeyRotated = "waitpoint_key_rotated";
     /// The parents of a member, or the nodes that it added, let it go on.
     Unblocked = "unblocked";
@@ -138,6 +141,9 @@ pub struct Event {
     pub lease_epoch: u64,
     /// The worker instance or the person that caused it, where known.
     pub by: Option<String>,
+    /// The token, the address and the request that caused it, if it came through a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Actor>,
     pub details: serde_json::Value,
 }
 
@@ -149,4 +155,6 @@ pub struct EventFilter {
     pub execution_kind: Option<String>,
     pub flow_id: Option<FlowId>,
     pub event_types: Vec<EventType>,
+    /// Only what operators and admins have done through a server.
+    pub audit: bool,
 }

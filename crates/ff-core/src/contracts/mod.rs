@@ -1,5 +1,6 @@
 //! Arguments and answers of the operations, as plain values.
 
+mod actor;
 mod base64;
 mod bulk;
 mod counter;
@@ -19,6 +20,8 @@ mod webhook;
 mod worker;
 mod worker_registry;
 
+pub(crate) use actor::take_actor;
+pub use actor::{Actor, Stamp};
 pub use bulk::{
     BulkAction, BulkFailure, BulkFailurePage, BulkFilter, BulkPage, BulkPreview, BulkSnapshot,
     BulkState, ListBulkArgs, StartBulkArgs,

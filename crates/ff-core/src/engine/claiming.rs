@@ -10,7 +10,7 @@ use tokio::sync::mpsc::WeakSender;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Engine, with_jitter};
+use super::{Caller, Engine, with_jitter};
 use crate::backend::Handle;
 use crate::engine_error::EngineError;
 use crate::limits;
@@ -30,7 +30,7 @@ impl Engine {
     /// Claims, and waits for work if there is none yet.
     pub async fn claim<'e>(
         &'e self,
-        scope: Option<&'e Namespace>,
+        caller: Caller<'e>,
         wait: Duration,
         claim: impl Fn() -> Claim,
     ) -> Result<Grants<'e>, EngineError> {
@@ -39,7 +39,7 @@ impl Engine {
         loop {
             let operation = self.widened(claim());
             let waiter = self.store.listen().wait_for_work(&operation.lanes);
-            let (job, mut answer) = self.asking(scope, operation, Some(waiter.served()));
+            let (job, mut answer) = self.asking(caller, operation, Some(waiter.served()));
             self.enqueue(job)?;
             let mut claimed = answer.get().await?;
             if claimed.limited {
@@ -55,21 +55,21 @@ impl Engine {
                 // What others had in hand comes free without a ring.
                 let patience = if claimed.look_again { LOOK_SOON } else { self.store.patience() };
                 let until = deadline.min(Instant::now() + with_jitter(patience));
-                match self.wait_for_offer(scope, &waiter, claim(), until).await? {
+                match self.wait_for_offer(caller, &waiter, claim(), until).await? {
                     Some(answered) => claimed = answered,
                     None => continue,
                 }
             }
             if !claimed.grants.is_empty() {
                 waiter.satisfied();
-                return Ok(Grants::new(self, scope, claimed.grants));
+                return Ok(Grants::new(self, caller.scope, claimed.grants));
             }
             if passed {
                 looks = 0;
             } else if look_again {
                 tokio::time::sleep(LOOK_AGAIN * (looks - 1)).await;
             } else if !waits {
-                return Ok(Grants::new(self, scope, Vec::new()));
+                return Ok(Grants::new(self, caller.scope, Vec::new()));
             }
         }
     }
@@ -85,7 +85,7 @@ impl Engine {
     /// A claim and its answer.
     fn asking<'e>(
         &'e self,
-        scope: Option<&'e Namespace>,
+        Caller { scope, stamp }: Caller<'e>,
         claim: Claim,
         served: Option<Arc<AtomicBool>>,
     ) -> (Job, Awaited<'e>) {
@@ -93,6 +93,7 @@ impl Engine {
         let (queue, back) = (self.queue.downgrade(), scope.cloned());
         let unheard = move |late: Claimed| put_back(&queue, back.as_ref(), &late.grants);
         let job = Job::watched(claim, scope.cloned(), reply, served, Box::new(unheard));
+        let job = job.stamped(stamp);
         (job, Awaited { engine: self, scope, answer })
     }
 
@@ -100,12 +101,12 @@ impl Engine {
     /// to ask again.
     async fn wait_for_offer(
         &self,
-        scope: Option<&Namespace>,
+        caller: Caller<'_>,
         waiter: &ClaimWaiter,
         claim: Claim,
         until: Instant,
     ) -> Result<Option<Claimed>, EngineError> {
-        let (job, mut answer) = self.asking(scope, claim, None);
+        let (job, mut answer) = self.asking(caller, claim, None);
         waiter.offer(job);
         tokio::select! {
             biased;

@@ -39,6 +39,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use self::journal::Journal;
+use crate::contracts::Stamp;
 use crate::engine_error::{EngineError, StoreError};
 use crate::limits::Limits;
 use crate::operations::Operation;
@@ -57,6 +58,20 @@ pub struct EngineConfig {
     pub waitpoint_secrets: WaitpointSecrets,
     /// Timers are fired by whoever calls [`Engine::sweep`] and not by a task of this engine.
     pub manual_sweeps: bool,
+}
+
+/// What an operation may see, and who its events name.
+#[derive(Clone, Copy)]
+pub struct Caller<'c> {
+    /// Only this namespace, if there is one.
+    pub scope: Option<&'c Namespace>,
+    pub stamp: Option<&'c Arc<Stamp>>,
+}
+
+impl Caller<'_> {
+    fn job<O: Operation>(self, operation: O, reply: crate::store::Reply<O::Reply>) -> Job {
+        Job::new(operation, self.scope.cloned(), reply).stamped(self.stamp)
+    }
 }
 
 /// The door to one store. Cheap to use from many tasks at once.
@@ -129,8 +144,17 @@ impl Engine {
         scope: Option<&Namespace>,
         operation: O,
     ) -> Result<O::Reply, EngineError> {
+        self.run_as(Caller { scope, stamp: None }, operation).await
+    }
+
+    /// The same for a caller that the events are to name.
+    pub async fn run_as<O: Operation>(
+        &self,
+        caller: Caller<'_>,
+        operation: O,
+    ) -> Result<O::Reply, EngineError> {
         let (reply, answer) = oneshot::channel();
-        self.enqueue(Job::new(operation, scope.cloned(), reply))?;
+        self.enqueue(caller.job(operation, reply))?;
         self.answered(answer.await)
     }
 

@@ -42,13 +42,13 @@ pub trait BulkOperations: EngineBackend {
         let count = Query::Count(list_query(&definition.filter));
         let matched = self.engine().query(count).await?.count;
         let start = StartBulk { id, definition, matched };
-        self.engine().run(self.scope(), start).await.map(|row| views::bulk(&row))
+        self.engine().run_as(self.caller(), start).await.map(|row| views::bulk(&row))
     }
 
     /// Stops a bulk operation where it is. What it has done stays.
     async fn cancel_bulk(&self, id: Uuid) -> Result<BulkSnapshot, EngineError> {
         let cancel = CancelBulk { key: BulkKey { id } };
-        self.engine().run(self.scope(), cancel).await.map(|row| views::bulk(&row))
+        self.engine().run_as(self.caller(), cancel).await.map(|row| views::bulk(&row))
     }
 
     /// How far a bulk operation has come.

@@ -35,7 +35,7 @@ pub trait FlowOperations: EngineBackend {
         let partition = |id: &FlowId| engine.store().flow_partition(id);
         let limits = &engine.config().limits;
         let operation = prepare_submit_flow(args, limits, self.scope(), partition)?;
-        engine.run(self.scope(), operation).await
+        engine.run_as(self.caller(), operation).await
     }
 
     /// A running member adds nodes and edges to its own flow.
@@ -53,12 +53,12 @@ pub trait FlowOperations: EngineBackend {
         let namespace = Namespace::new(&*row.namespace);
         let limits = &engine.config().limits;
         let operation = prepare_extend_flow(handle, args, flow, &namespace, limits)?;
-        engine.run(self.scope(), operation).await
+        engine.run_as(self.caller(), operation).await
     }
 
     /// The holder puts its execution down until the nodes that it has added have ended.
     async fn wait_children(&self, handle: &Handle) -> Result<WaitChildrenResult, EngineError> {
-        self.engine().run(self.scope(), WaitChildren { handle: handle.clone() }).await
+        self.engine().run_as(self.caller(), WaitChildren { handle: handle.clone() }).await
     }
 
     /// Runs a finished node and everything that depends on it again, in place.
@@ -68,7 +68,7 @@ pub trait FlowOperations: EngineBackend {
     ) -> Result<ReplayFlowResult, EngineError> {
         let execution = args.execution_id.key();
         let operation = ReplayFlow { execution, max_nodes: limits::FLOW_REPLAY_NODES };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// Runs a node and everything that depends on it in a flow of their own; the old one stays.
@@ -78,7 +78,7 @@ pub trait FlowOperations: EngineBackend {
         check_bytes("payload", bytes, &engine.config().limits)?;
         check_text("creator identity", &args.creator_identity, 0, limits::NAME_BYTES)?;
         let operation = super::fork::prepare(engine, self.scope(), args).await?;
-        engine.run(self.scope(), operation).await
+        engine.run_as(self.caller(), operation).await
     }
 
     /// Everything about a flow except its graph.

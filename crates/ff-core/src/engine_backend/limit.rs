@@ -38,7 +38,7 @@ pub trait LimitOperations: EngineBackend {
             BudgetScope::Flow(id) => Some(flow_key(self.engine(), id)),
             _ => None,
         };
-        self.engine().run(self.scope(), PutBudget { args, flow }).await
+        self.engine().run_as(self.caller(), PutBudget { args, flow }).await
     }
 
     /// The budget as it stands.
@@ -81,7 +81,7 @@ pub trait LimitOperations: EngineBackend {
     /// Forgets a budget: nothing is measured by it any more, and whoever waits for it is let go.
     async fn delete_budget(&self, namespace: &Namespace, id: &BudgetId) -> Result<(), EngineError> {
         let limit = self.budget_key(namespace, id)?;
-        self.engine().run(self.scope(), DeleteLimit { kind: LimitKind::Budget, limit }).await
+        self.engine().run_as(self.caller(), DeleteLimit { kind: LimitKind::Budget, limit }).await
     }
 
     /// Begins the budget's period anew; answers when the next one begins by itself.
@@ -91,7 +91,7 @@ pub trait LimitOperations: EngineBackend {
         id: &BudgetId,
     ) -> Result<Option<TimestampMs>, EngineError> {
         let budget = self.budget_key(namespace, id)?;
-        self.engine().run(self.scope(), ResetBudget { budget }).await
+        self.engine().run_as(self.caller(), ResetBudget { budget }).await
     }
 
     /// Takes back what an execution has spent of a budget in its present period.
@@ -103,14 +103,14 @@ pub trait LimitOperations: EngineBackend {
     ) -> Result<Amounts, EngineError> {
         let budget = self.budget_key(namespace, id)?;
         let execution = execution_id.key();
-        self.engine().run(self.scope(), ReleaseBudget { budget, execution }).await
+        self.engine().run_as(self.caller(), ReleaseBudget { budget, execution }).await
     }
 
     /// Lets an execution go on that its budget had suspended.
     async fn approve_budget(&self, args: ApproveBudgetArgs) -> Result<(), EngineError> {
         check_amounts(&args.raise)?;
         check_text("by", &args.by, 0, limits::NAME_BYTES)?;
-        self.engine().run(self.scope(), ApproveBudget { args }).await
+        self.engine().run_as(self.caller(), ApproveBudget { args }).await
     }
 
     /// The holder says what it has used. Nothing is applied that would exceed a hard limit.
@@ -121,7 +121,7 @@ pub trait LimitOperations: EngineBackend {
     ) -> Result<UsageOutcome, EngineError> {
         check_report(&args)?;
         let handle = handle.clone();
-        self.engine().run(self.scope(), ReportUsage { handle, args }).await
+        self.engine().run_as(self.caller(), ReportUsage { handle, args }).await
     }
 
     /// Declares a quota, or declares it anew.
@@ -131,7 +131,7 @@ pub trait LimitOperations: EngineBackend {
         if args.namespace.as_str().is_empty() {
             check_unscoped(self.scope(), "put_quota")?;
         }
-        self.engine().run(self.scope(), PutQuota { args }).await
+        self.engine().run_as(self.caller(), PutQuota { args }).await
     }
 
     /// The quota, with the keys that are in use.
@@ -175,7 +175,7 @@ pub trait LimitOperations: EngineBackend {
         let namespace = limit_namespace(self.scope(), namespace)?;
         let id = limit_id(LimitKind::Quota, namespace.as_str(), id.as_str());
         let operation = DeleteLimit { kind: LimitKind::Quota, limit: LimitKey { id } };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     #[doc(hidden)]

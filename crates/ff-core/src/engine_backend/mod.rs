@@ -28,7 +28,10 @@ mod webhook;
 
 pub use limit::LimitOperations;
 mod bulk;
+mod caller;
 mod schedule;
+
+pub use caller::{Acting, Namespaced};
 
 pub use bulk::BulkOperations;
 pub use schedule::ScheduleOperations;
@@ -49,11 +52,12 @@ use crate::contracts::{
     CreateExecutionResult, Event, EventFilter, ExecutionPage, ExecutionSnapshot, Explanation,
     FailArgs, FailOutcome, LaneCounts, LaneSnapshot, ListExecutionsArgs, PauseLaneArgs,
     RenewOutcome, ReplayExecutionArgs, ReplayExecutionResult, RescheduleArgs, ResubmitArgs,
-    ResubmitResult, RevokeLeaseArgs, RevokeLeaseResult, SetTagsArgs, Submission, SubmitOutcome,
+    ResubmitResult, RevokeLeaseArgs, RevokeLeaseResult, SetTagsArgs, Stamp, Submission,
+    SubmitOutcome,
 };
 use crate::engine::{
-    Engine, Grants, StartAt, Subscription, check_bytes, check_count, check_duration, check_tag_key,
-    check_text, prepare_create, prepare_submit,
+    Caller, Engine, Grants, StartAt, Subscription, check_bytes, check_count, check_duration,
+    check_tag_key, check_text, prepare_create, prepare_submit,
 };
 use crate::engine_error::EngineError;
 use crate::limits;
@@ -78,6 +82,16 @@ pub trait EngineBackend: Send + Sync + 'static {
         None
     }
 
+    /// Who the events of this caller's operations name, if that is known.
+    fn stamp(&self) -> Option<&Arc<Stamp>> {
+        None
+    }
+
+    /// What operations of this caller may see, and who their events name.
+    fn caller(&self) -> Caller<'_> {
+        Caller { scope: self.scope(), stamp: self.stamp() }
+    }
+
     // Submitting.
 
     /// Accepts one execution under a chosen identity.
@@ -87,7 +101,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<CreateExecutionResult, EngineError> {
         let engine = self.engine();
         let operation = prepare_create(args, &engine.config().limits, self.scope())?;
-        engine.run(self.scope(), operation).await
+        engine.run_as(self.caller(), operation).await
     }
 
     /// Accepts up to 10,000 pieces of work in one transaction, each with its own outcome.
@@ -95,7 +109,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         let engine = self.engine();
         let partition = |lane: &LaneId| engine.store().solo_partition(lane);
         let submit = prepare_submit(items, &engine.config().limits, self.scope(), partition)?;
-        engine.run(self.scope(), submit).await
+        engine.run_as(self.caller(), submit).await
     }
 
     // Working.
@@ -116,20 +130,20 @@ pub trait EngineBackend: Send + Sync + 'static {
             max: 1,
             wait: policy.max_wait.unwrap_or_default(),
         };
-        let grants = claim_grants(self.engine(), self.scope(), args).await?;
+        let grants = claim_grants(self.engine(), self.caller(), args).await?;
         Ok(grants.take().into_iter().next().map(|grant| grant.handle))
     }
 
     /// Claims up to `max` executions of any of several lanes, with all that a worker needs.
     async fn claim_many(&self, args: ClaimArgs) -> Result<Vec<ClaimedExecution>, EngineError> {
-        let grants = claim_grants(self.engine(), self.scope(), args).await?;
+        let grants = claim_grants(self.engine(), self.caller(), args).await?;
         claimed(self.engine(), grants).await
     }
 
     /// Keeps leases; each handle is told whether it still holds.
     async fn renew_many(&self, handles: &[Handle]) -> Result<Vec<RenewOutcome>, EngineError> {
         check_count("handles", handles.len(), limits::RENEW_BATCH)?;
-        self.engine().run(self.scope(), Renew { handles: handles.to_vec() }).await
+        self.engine().run_as(self.caller(), Renew { handles: handles.to_vec() }).await
     }
 
     async fn progress(
@@ -145,14 +159,14 @@ pub trait EngineBackend: Send + Sync + 'static {
         check_text("progress message", text, 0, limits::PROGRESS_MESSAGE_BYTES)?;
         let message = message.map(Into::into);
         let handle = handle.clone();
-        self.engine().run(self.scope(), Progress { handle, percent, message }).await
+        self.engine().run_as(self.caller(), Progress { handle, percent, message }).await
     }
 
     async fn complete(&self, handle: &Handle, payload: Option<Vec<u8>>) -> Result<(), EngineError> {
         let len = payload.as_ref().map_or(0, Vec::len);
         check_bytes("result", len, &self.engine().config().limits)?;
         let operation = Complete { handle: handle.clone(), result: payload.map(Into::into) };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     async fn fail(&self, handle: &Handle, args: FailArgs) -> Result<FailOutcome, EngineError> {
@@ -165,20 +179,20 @@ pub trait EngineBackend: Send + Sync + 'static {
             class: args.class,
             entropy: fastrand::u64(..),
         };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// The holder gives up: the execution ends as cancelled.
     async fn cancel(&self, handle: &Handle, reason: &str) -> Result<(), EngineError> {
         check_text("reason", reason, 0, limits::REASON_BYTES)?;
         let operation = CancelHeld { handle: handle.clone(), reason: reason.into() };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// The holder puts the execution down; the attempt goes on after the delay.
     async fn delay(&self, handle: &Handle, delay: Duration) -> Result<TimestampMs, EngineError> {
         check_duration("delay", Some(delay))?;
-        self.engine().run(self.scope(), Delay { handle: handle.clone(), delay }).await
+        self.engine().run_as(self.caller(), Delay { handle: handle.clone(), delay }).await
     }
 
     // Operating.
@@ -189,38 +203,38 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<CancelExecutionResult, EngineError> {
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("source", args.source.as_str(), 1, limits::NAME_BYTES)?;
-        self.engine().run(self.scope(), CancelExecution { args }).await
+        self.engine().run_as(self.caller(), CancelExecution { args }).await
     }
 
     async fn revoke_lease(&self, args: RevokeLeaseArgs) -> Result<RevokeLeaseResult, EngineError> {
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
-        self.engine().run(self.scope(), RevokeLease { args }).await
+        self.engine().run_as(self.caller(), RevokeLease { args }).await
     }
 
     async fn change_priority(
         &self,
         args: ChangePriorityArgs,
     ) -> Result<ChangePriorityResult, EngineError> {
-        self.engine().run(self.scope(), ChangePriority { args }).await
+        self.engine().run_as(self.caller(), ChangePriority { args }).await
     }
 
     async fn replay_execution(
         &self,
         args: ReplayExecutionArgs,
     ) -> Result<ReplayExecutionResult, EngineError> {
-        self.engine().run(self.scope(), ReplayExecution { args }).await
+        self.engine().run_as(self.caller(), ReplayExecution { args }).await
     }
 
     /// Starts the work of an ended execution anew, as an execution of its own outside any flow.
     async fn resubmit(&self, args: ResubmitArgs) -> Result<ResubmitResult, EngineError> {
         let resubmit = resubmit::prepare(self.engine(), self.scope(), args).await?;
-        self.engine().run(self.scope(), resubmit).await
+        self.engine().run_as(self.caller(), resubmit).await
     }
 
     /// Moves the moment at which a waiting execution may be handed out.
     async fn reschedule(&self, args: RescheduleArgs) -> Result<PublicState, EngineError> {
         check_duration("delay", Some(args.delay))?;
-        self.engine().run(self.scope(), Reschedule { args }).await
+        self.engine().run_as(self.caller(), Reschedule { args }).await
     }
 
     async fn set_tags(&self, args: SetTagsArgs) -> Result<(), EngineError> {
@@ -230,7 +244,7 @@ pub trait EngineBackend: Send + Sync + 'static {
             let value = value.as_deref().unwrap_or_default();
             check_text("tag value", value, 0, limits::TAG_VALUE_BYTES)?;
         }
-        self.engine().run(self.scope(), SetTags { args }).await
+        self.engine().run_as(self.caller(), SetTags { args }).await
     }
 
     /// Nothing of the lane is handed out until it is resumed.
@@ -244,14 +258,14 @@ pub trait EngineBackend: Send + Sync + 'static {
             reason: args.reason.into(),
             by: args.by.into(),
         };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     async fn resume_lane(&self, lane: &LaneId, by: &str) -> Result<(), EngineError> {
         check_unscoped(self.scope(), "resume_lane")?;
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let operation = ResumeLane { lane: lane.as_str().into(), by: by.into() };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     async fn cancel_flow(
@@ -261,7 +275,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         wait: CancelFlowWait,
     ) -> Result<CancelFlowResult, EngineError> {
         let flow = flow_key(self.engine(), id);
-        let cancelled = self.engine().run(self.scope(), CancelFlow { flow, policy }).await?;
+        let cancelled = self.engine().run_as(self.caller(), CancelFlow { flow, policy }).await?;
         if wait == CancelFlowWait::NoWait {
             return Ok(cancelled.result);
         }
@@ -285,7 +299,8 @@ pub trait EngineBackend: Send + Sync + 'static {
         check_text("reason", &args.reason, 0, limits::REASON_BYTES)?;
         check_text("policy", &args.cancellation_policy, 0, limits::NAME_BYTES)?;
         let flow = flow_key(self.engine(), &args.flow_id);
-        let cancelled = self.engine().run(self.scope(), CancelFlowHeaderOp { flow, args }).await?;
+        let cancelled =
+            self.engine().run_as(self.caller(), CancelFlowHeaderOp { flow, args }).await?;
         flow::name_the_rest(self.engine(), flow, cancelled).await
     }
 
@@ -296,7 +311,7 @@ pub trait EngineBackend: Send + Sync + 'static {
     ) -> Result<(), EngineError> {
         let flow = flow_key(self.engine(), flow_id);
         let execution_id = execution_id.as_str().into();
-        self.engine().run(self.scope(), AckCancelMember { flow, execution_id }).await
+        self.engine().run_as(self.caller(), AckCancelMember { flow, execution_id }).await
     }
 
     // Reading.
@@ -403,28 +418,6 @@ pub trait EngineBackend: Send + Sync + 'static {
     }
 }
 
-/// A backend as one namespace sees it.
-pub struct Namespaced<B: ?Sized> {
-    backend: Arc<B>,
-    namespace: Namespace,
-}
-
-impl<B: EngineBackend + ?Sized> Namespaced<B> {
-    pub fn new(backend: Arc<B>, namespace: Namespace) -> Self {
-        Self { backend, namespace }
-    }
-}
-
-impl<B: EngineBackend + ?Sized> EngineBackend for Namespaced<B> {
-    fn engine(&self) -> &Engine {
-        self.backend.engine()
-    }
-
-    fn scope(&self) -> Option<&Namespace> {
-        Some(&self.namespace)
-    }
-}
-
 /// Lanes are shared by all namespaces, so none of them may stop one for the others.
 fn check_unscoped(scope: Option<&Namespace>, op: &'static str) -> Result<(), EngineError> {
     scope.map_or(Ok(()), |_| Err(EngineError::Unavailable { op }))
@@ -436,7 +429,7 @@ fn flow_key(engine: &Engine, id: &FlowId) -> FlowKey {
 
 async fn claim_grants<'e>(
     engine: &'e Engine,
-    scope: Option<&'e Namespace>,
+    caller: Caller<'e>,
     args: ClaimArgs,
 ) -> Result<Grants<'e>, EngineError> {
     check_count("lanes", args.lanes.len(), limits::CLAIM_LANES)?;
@@ -464,7 +457,7 @@ async fn claim_grants<'e>(
         view: 0,
         claim_id: Uuid::now_v7(),
     };
-    engine.claim(scope, args.wait, claim).await
+    engine.claim(caller, args.wait, claim).await
 }
 
 /// Grants with their bytes; large payloads are fetched after the commit.

@@ -28,7 +28,7 @@ pub trait ScheduleOperations: EngineBackend {
         let partition = engine.store().solo_partition(&args.template.lane_id);
         let limits = &engine.config().limits;
         let put = prepare_put_schedule(args, limits, self.scope(), partition)?;
-        engine.run(self.scope(), put).await
+        engine.run_as(self.caller(), put).await
     }
 
     /// A paused schedule starts nothing by itself; what comes due meanwhile is left out.
@@ -37,13 +37,13 @@ pub trait ScheduleOperations: EngineBackend {
         check_text("by", &args.by, 0, limits::NAME_BYTES)?;
         let key = schedule_key(&args.schedule_id, self.scope())?;
         let (reason, by) = (args.reason.into(), args.by.into());
-        self.engine().run(self.scope(), PauseSchedule { key, reason, by }).await
+        self.engine().run_as(self.caller(), PauseSchedule { key, reason, by }).await
     }
 
     async fn resume_schedule(&self, id: &ScheduleId, by: &str) -> Result<(), EngineError> {
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let key = schedule_key(id, self.scope())?;
-        self.engine().run(self.scope(), ResumeSchedule { key, by: by.into() }).await
+        self.engine().run_as(self.caller(), ResumeSchedule { key, by: by.into() }).await
     }
 
     /// Starts a run at once, beside whatever runs, and also while the schedule is paused.
@@ -54,7 +54,7 @@ pub trait ScheduleOperations: EngineBackend {
         let key = schedule_key(&args.schedule_id, self.scope())?;
         let request = args.request_id.unwrap_or_else(|| Uuid::now_v7().to_string());
         check_text("request id", &request, 1, limits::NAME_BYTES)?;
-        self.engine().run(self.scope(), TriggerSchedule { key, request }).await
+        self.engine().run_as(self.caller(), TriggerSchedule { key, request }).await
     }
 
     /// Makes up for the due times of a range, beside whatever runs. Answers how many there are.
@@ -64,13 +64,13 @@ pub trait ScheduleOperations: EngineBackend {
             return Err(EngineError::invalid("the range ends before it begins"));
         }
         let backfill = BackfillSchedule { key, from: args.from, until: args.until };
-        self.engine().run(self.scope(), backfill).await
+        self.engine().run_as(self.caller(), backfill).await
     }
 
     /// Forgets a schedule. Its runs stay.
     async fn delete_schedule(&self, id: &ScheduleId) -> Result<(), EngineError> {
         let key = schedule_key(id, self.scope())?;
-        self.engine().run(self.scope(), DeleteSchedule { key }).await
+        self.engine().run_as(self.caller(), DeleteSchedule { key }).await
     }
 
     /// Everything about one schedule, with its next due times, at most 100 of them.

@@ -29,7 +29,7 @@ pub trait StepOperations: EngineBackend {
         check_step_name(name)?;
         check_step_result(&result)?;
         let (handle, name, result) = (handle.clone(), name.into(), result.into());
-        self.engine().run(self.scope(), RecordStep { handle, name, result }).await
+        self.engine().run_as(self.caller(), RecordStep { handle, name, result }).await
     }
 
     /// The holder sleeps once under a name. The execution is put down until the sleep is over;
@@ -43,7 +43,7 @@ pub trait StepOperations: EngineBackend {
         check_step_name(name)?;
         check_duration("sleep", Some(duration))?;
         let (handle, name) = (handle.clone(), name.into());
-        self.engine().run(self.scope(), SleepStep { handle, name, duration }).await
+        self.engine().run_as(self.caller(), SleepStep { handle, name, duration }).await
     }
 
     /// The steps of an execution in the order in which they were recorded, after one of them.

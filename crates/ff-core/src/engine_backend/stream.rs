@@ -24,7 +24,7 @@ pub trait StreamOperations: EngineBackend {
         args: AppendFramesArgs,
     ) -> Result<AppendFramesOutcome, EngineError> {
         let operation = prepare_append(handle, args)?;
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// Frames of one attempt after a place, in their order. Waits for the next ones if it is asked

@@ -43,7 +43,7 @@ pub trait SuspensionOperations: EngineBackend {
     ) -> Result<SuspendOutcome, EngineError> {
         let engine = self.engine();
         let operation = prepare_suspend(handle, args, engine.keyring())?;
-        Ok(match engine.run(self.scope(), operation).await? {
+        Ok(match engine.run_as(self.caller(), operation).await? {
             Suspended::Put(wait, waitpoints) => SuspendOutcome::Suspended(SuspensionDetails {
                 suspension_id: SuspensionId(wait.suspension_id),
                 waitpoints: waitpoints.iter().map(|row| granted(engine, row)).collect(),
@@ -65,7 +65,7 @@ pub trait SuspensionOperations: EngineBackend {
     ) -> Result<PendingWaitpoint, EngineError> {
         let engine = self.engine();
         let operation = prepare_create_waitpoint(handle, args, engine.keyring())?;
-        let row = engine.run(self.scope(), operation).await?;
+        let row = engine.run_as(self.caller(), operation).await?;
         let expires_at = row.expires_at.unwrap_or(row.created_at);
         let token = row.token_kid.as_ref().map(|_| token(engine, &row)).transpose()?;
         Ok(PendingWaitpoint {
@@ -79,12 +79,12 @@ pub trait SuspensionOperations: EngineBackend {
     async fn deliver_signal(&self, args: DeliverSignalArgs) -> Result<SignalOutcome, EngineError> {
         let engine = self.engine();
         let operation = prepare_deliver_signal(args, engine.keyring(), &engine.config().limits)?;
-        engine.run(self.scope(), operation).await
+        engine.run_as(self.caller(), operation).await
     }
 
     /// An operator lets a suspended execution go on, whatever it waits for.
     async fn resume(&self, args: ResumeArgs) -> Result<PublicState, EngineError> {
-        self.engine().run(self.scope(), prepare_resume(args)?).await
+        self.engine().run_as(self.caller(), prepare_resume(args)?).await
     }
 
     /// The signals that met the condition of the wait that this attempt was resumed from.
@@ -116,7 +116,7 @@ pub trait SuspensionOperations: EngineBackend {
     ) -> Result<SeedWaitpointSecretResult, EngineError> {
         check_unscoped(self.scope(), "seed_waitpoint_secret")?;
         let operation = prepare_seed(kid, self.engine().keyring())?;
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// Makes another configured secret the one that tokens are made with, for every engine on
@@ -127,7 +127,7 @@ pub trait SuspensionOperations: EngineBackend {
     ) -> Result<RotateWaitpointSecretResult, EngineError> {
         check_unscoped(self.scope(), "rotate_waitpoint_secret")?;
         let operation = prepare_rotate(&args, self.engine().keyring())?;
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     // Reading.

@@ -1,4 +1,4 @@
-//! API tokens. They belong to no namespace: only a caller that sees all of them may keep them.
+//! API tokens. A caller that sees one namespace keeps the tokens that are good there alone.
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -8,7 +8,7 @@ use crate::contracts::{CreateTokenArgs, StoredToken};
 use crate::engine::{check_count, check_duration, check_text};
 use crate::engine_error::EngineError;
 use crate::limits;
-use crate::operations::token::{CreateToken, RevokeToken, TouchToken};
+use crate::operations::token::{CreateToken, RevokeToken, TouchToken, belongs_to};
 use crate::rows::{Record, TokenKey, TokenRow, values};
 use crate::store::{Query, Scan};
 use crate::views;
@@ -16,8 +16,13 @@ use crate::views;
 #[async_trait]
 pub trait TokenOperations: EngineBackend {
     async fn create_token(&self, args: CreateTokenArgs) -> Result<StoredToken, EngineError> {
-        check_unscoped(self.scope(), "create_token")?;
+        if !belongs_to(&args.namespaces, self.scope()) {
+            return Err(EngineError::invalid("the token must be for this namespace alone"));
+        }
         check_text("token name", &args.name, 1, limits::NAME_BYTES)?;
+        if args.name.chars().any(char::is_control) {
+            return Err(EngineError::invalid("the token name contains a control character"));
+        }
         check_text("creator", &args.created_by, 0, limits::NAME_BYTES)?;
         check_count("scopes", args.scopes.len(), limits::TOKEN_WORDS)?;
         check_count("namespaces", args.namespaces.len(), limits::TOKEN_WORDS)?;
@@ -34,7 +39,7 @@ pub trait TokenOperations: EngineBackend {
             created_by: args.created_by.into(),
             expires_in: args.expires_in,
         };
-        self.engine().run(None, operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// The token with this hash, good or not.
@@ -53,24 +58,32 @@ pub trait TokenOperations: EngineBackend {
         after: Option<Uuid>,
         limit: usize,
     ) -> Result<Vec<StoredToken>, EngineError> {
-        check_unscoped(self.scope(), "list_tokens")?;
         check_count("tokens", limit, limits::PAGE)?;
-        let scan = Scan::of::<TokenRow>(Vec::new()).limit(limit);
-        let scan = match after {
-            Some(after) => scan.after(values![after]),
-            None => scan,
-        };
-        let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-        let rows = self.engine().query(query).await?;
-        let rows = rows.records::<TokenRow>().map_err(|error| self.engine().store_error(error))?;
-        Ok(rows.iter().map(views::token).collect())
+        let (mut after, mut found) = (after, Vec::new());
+        loop {
+            let scan = Scan::of::<TokenRow>(Vec::new()).limit(limits::PAGE);
+            let scan = match after {
+                Some(after) => scan.after(values![after]),
+                None => scan,
+            };
+            let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
+            let rows = self.engine().query(query).await?;
+            let rows = rows.records::<TokenRow>();
+            let rows = rows.map_err(|error| self.engine().store_error(error))?;
+            let own = rows.iter().filter(|row| belongs_to(&row.namespaces.0, self.scope()));
+            found.extend(own.take(limit - found.len()).map(views::token));
+            if found.len() == limit || rows.len() < limits::PAGE {
+                return Ok(found);
+            }
+            after = rows.last().map(|row| row.key.id);
+        }
     }
 
     async fn revoke_token(&self, token_id: Uuid, by: &str) -> Result<StoredToken, EngineError> {
-        check_unscoped(self.scope(), "revoke_token")?;
         check_text("by", by, 0, limits::NAME_BYTES)?;
-        let operation = RevokeToken { key: TokenKey { id: token_id }, by: by.into() };
-        self.engine().run(None, operation).await
+        let (key, within) = (TokenKey { id: token_id }, self.scope().cloned());
+        let operation = RevokeToken { key, by: by.into(), within };
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// Notes that the token was used.

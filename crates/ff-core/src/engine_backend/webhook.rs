@@ -52,7 +52,7 @@ pub trait WebhookOperations: EngineBackend {
             created_by: args.created_by.into(),
             cursor: here.into(),
         };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// The webhook, without its secret.
@@ -105,21 +105,21 @@ pub trait WebhookOperations: EngineBackend {
     async fn delete_webhook(&self, id: Uuid, by: &str) -> Result<(), EngineError> {
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let (key, scope) = (WebhookKey { id }, self.scope().cloned());
-        self.engine().run(self.scope(), DeleteWebhook { key, scope, by: by.into() }).await
+        self.engine().run_as(self.caller(), DeleteWebhook { key, scope, by: by.into() }).await
     }
 
     /// Nothing is delivered until it is resumed; nothing is lost, as long as the log is kept.
     async fn pause_webhook(&self, id: Uuid, by: &str) -> Result<WebhookSnapshot, EngineError> {
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let (key, scope) = (WebhookKey { id }, self.scope().cloned());
-        self.engine().run(self.scope(), PauseWebhook { key, scope, by: by.into() }).await
+        self.engine().run_as(self.caller(), PauseWebhook { key, scope, by: by.into() }).await
     }
 
     /// Goes on with what was not delivered, at once, whatever had stopped it.
     async fn resume_webhook(&self, id: Uuid, by: &str) -> Result<WebhookSnapshot, EngineError> {
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let (key, scope) = (WebhookKey { id }, self.scope().cloned());
-        self.engine().run(self.scope(), ResumeWebhook { key, scope, by: by.into() }).await
+        self.engine().run_as(self.caller(), ResumeWebhook { key, scope, by: by.into() }).await
     }
 
     /// Signs with another secret, and with the one before until the grace is over.
@@ -137,7 +137,7 @@ pub trait WebhookOperations: EngineBackend {
             grace: args.grace,
             by: args.by.into(),
         };
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     /// The last attempts of a webhook, the newest first.

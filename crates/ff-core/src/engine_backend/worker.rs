@@ -23,18 +23,18 @@ pub trait WorkerOperations: EngineBackend {
         args: RegisterWorkerArgs,
     ) -> Result<RegisterWorkerOutcome, EngineError> {
         let operation = prepare_register(args, self.scope())?;
-        self.engine().run(self.scope(), operation).await
+        self.engine().run_as(self.caller(), operation).await
     }
 
     async fn heartbeat_worker(&self, worker: &WorkerRef) -> Result<HeartbeatOutcome, EngineError> {
         let key = worker_key(worker, self.scope())?;
-        self.engine().run(self.scope(), HeartbeatWorker { key }).await
+        self.engine().run_as(self.caller(), HeartbeatWorker { key }).await
     }
 
     /// A worker goes. What it holds stays its own until it is ended or expires.
     async fn retire_worker(&self, worker: &WorkerRef) -> Result<RetireOutcome, EngineError> {
         let key = worker_key(worker, self.scope())?;
-        self.engine().run(self.scope(), RetireWorker { key }).await
+        self.engine().run_as(self.caller(), RetireWorker { key }).await
     }
 
     /// Workers that are alive, by namespace and instance.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{ExecutionRow, with_raw};
-use crate::contracts::{EventFilter, EventType};
+use crate::contracts::{EventFilter, EventType, Stamp, take_actor};
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
 
@@ -95,6 +95,24 @@ impl EventRow {
         self
     }
 
+    /// Writes down who caused it.
+    pub(crate) fn stamp(&mut self, stamp: &Stamp) {
+        if let Some(by) = stamp.by() {
+            self.by = Some(by.clone());
+        }
+        self.details = Some(stamp.details(self.details.as_deref()));
+    }
+
+    /// Whether an operator or an admin has caused it through a server.
+    fn is_audited(&self) -> bool {
+        let Some(details) = self.details.as_deref().filter(|json| json.contains("request_id"))
+        else {
+            return false;
+        };
+        let mut details = serde_json::from_str(details).unwrap_or_default();
+        take_actor(&mut details).is_some_and(|actor| actor.request_id.is_some())
+    }
+
     pub fn matches(&self, filter: &EventFilter) -> bool {
         let same = |wanted: Option<&str>, have: Option<&str>| wanted.is_none() || wanted == have;
         same(filter.namespace.as_ref().map(|n| n.as_str()), Some(&self.namespace))
@@ -102,5 +120,6 @@ impl EventRow {
             && same(filter.execution_kind.as_deref(), self.kind.as_deref())
             && (filter.flow_id.is_none() || filter.flow_id.map(|f| f.0) == self.flow_id)
             && (filter.event_types.is_empty() || filter.event_types.contains(&self.event_type))
+            && (!filter.audit || self.is_audited())
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
 use super::{Bells, Change, Needs, World, Write};
+use crate::contracts::Stamp;
 use crate::engine::message_of;
 use crate::engine_error::{EngineError, StoreError};
 use crate::mutants::{self, Mutant};
@@ -36,6 +37,7 @@ pub struct Batch {
 trait Work: Send {
     fn weight(&self) -> usize;
     fn may_end_leases(&self) -> bool;
+    fn stamp(&mut self, stamp: Option<Arc<Stamp>>);
     fn needs(&mut self, needs: &mut Needs);
     fn more(&mut self, world: &mut World, needs: &mut Needs);
     fn decide(&mut self, world: &mut World);
@@ -46,6 +48,7 @@ trait Work: Send {
 struct Pending<O: Operation> {
     operation: O,
     scope: Option<Namespace>,
+    stamp: Option<Arc<Stamp>>,
     decided: Option<Result<O::Reply, EngineError>>,
     reply: Option<Reply<O::Reply>>,
     served: Option<Arc<AtomicBool>>,
@@ -77,6 +80,10 @@ impl<O: Operation> Work for Pending<O> {
 
     fn may_end_leases(&self) -> bool {
         O::MAY_END_LEASES
+    }
+
+    fn stamp(&mut self, stamp: Option<Arc<Stamp>>) {
+        self.stamp = stamp;
     }
 
     fn needs(&mut self, needs: &mut Needs) {
@@ -114,6 +121,9 @@ impl<O: Operation> Work for Pending<O> {
                 let (reply, mut change) = pending.operation.decide(world)?;
                 settle::settle(world, &mut change);
                 touch_flows(world, &mut change);
+                if let Some(stamp) = &pending.stamp {
+                    change.events.iter_mut().for_each(|event| event.stamp(stamp));
+                }
                 debug_assert!(guards_its_records(world, &change), "{}: {change:?}", O::NAME);
                 Ok((reply, change))
             }),
@@ -181,7 +191,24 @@ impl Job {
         unheard: Option<Unheard<O::Reply>>,
     ) -> Self {
         let (reply, decided, panicked) = (Some(reply), None, false);
-        Self(Box::new(Pending { operation, scope, decided, reply, served, unheard, panicked }))
+        let stamp = None;
+        Self(Box::new(Pending {
+            operation,
+            scope,
+            stamp,
+            decided,
+            reply,
+            served,
+            unheard,
+            panicked,
+        }))
+    }
+
+    /// Every event that it causes names this actor.
+    #[must_use]
+    pub fn stamped(mut self, stamp: Option<&Arc<Stamp>>) -> Self {
+        self.0.stamp(stamp.cloned());
+        self
     }
 
     /// How many single operations this one is worth.

@@ -1,11 +1,13 @@
 //! An entry of the log as subscribers see it.
 
-use crate::contracts::Event;
+use crate::contracts::{Event, take_actor};
 use crate::rows::EventRow;
 use crate::types::{FlowId, LaneId, Namespace};
 
 pub fn event(row: &EventRow, cursor: String) -> Event {
     let details = row.details.as_deref().and_then(|json| serde_json::from_str(json).ok());
+    let mut details = details.unwrap_or(serde_json::Value::Null);
+    let actor = take_actor(&mut details);
     Event {
         cursor,
         at: row.at,
@@ -21,6 +23,7 @@ pub fn event(row: &EventRow, cursor: String) -> Event {
         attempt_index: row.attempt_index,
         lease_epoch: row.lease_epoch,
         by: row.by.as_deref().map(str::to_owned),
-        details: details.unwrap_or(serde_json::Value::Null),
+        actor,
+        details,
     }
 }

@@ -1,11 +1,13 @@
 //! Who is calling, and what that caller may touch. Handlers reach the engine through
 //! [`Authorized`] alone, so what was authorised is what is acted on.
 
+mod actor;
 mod known;
 mod origin;
 mod principal;
 mod tokens;
 
+pub use actor::Origin;
 pub use principal::{EVERYWHERE, Principal};
 pub use tokens::{hash, mint_token};
 
@@ -14,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
 use ff_core::contracts::StoredToken;
-use ff_core::engine_backend::{EngineBackend, Namespaced, TokenOperations};
+use ff_core::engine_backend::{Acting, EngineBackend, Namespaced, TokenOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::store::Query;
 use ff_core::types::{Namespace, TimestampMs};
@@ -26,7 +28,7 @@ use crate::config::{Auth, Config};
 use crate::gate::known::Known;
 use crate::host::Hosts;
 use crate::refusal::{Answered, Refusal};
-use crate::route::{Access, Reach};
+use crate::route::{Access, Reach, Route};
 
 /// What stands before every route.
 pub struct Gate {
@@ -136,19 +138,20 @@ impl Gate {
     pub fn authorize(
         &self,
         principal: &Arc<Principal>,
-        access: Access,
-        reach: Reach,
+        route: &Route,
         wanted: Option<String>,
+        origin: &Origin,
     ) -> Answered<Authorized> {
-        if let Access::Scoped(scope) = access
+        if let Access::Scoped(scope) = route.access
             && !principal.has(scope)
         {
             let detail = format!("this needs a token with the scope `{}`", scope.as_str());
             return Err(Refusal::new("forbidden", detail));
         }
-        let namespace = match (reach, wanted) {
+        let namespace = match (route.reach, wanted) {
             (Reach::Nothing, None) => None,
-            (Reach::Namespace, wanted) => principal.choose(wanted)?,
+            (Reach::Own, None) if principal.is_everywhere() => None,
+            (Reach::Namespace | Reach::Own, wanted) => principal.choose(wanted)?,
             (Reach::Everything, None) if principal.is_everywhere() => None,
             (Reach::Everything, None) => {
                 let detail = "this needs a token that is good in all namespaces";
@@ -161,6 +164,10 @@ impl Gate {
         let backend: Arc<dyn EngineBackend> = match &namespace {
             Some(namespace) => Arc::new(Namespaced::new(self.backend.clone(), namespace.clone())),
             None => self.backend.clone(),
+        };
+        let backend: Arc<dyn EngineBackend> = match origin.stamp(principal, route) {
+            Some(stamp) => Arc::new(Acting::new(backend, stamp)),
+            None => backend,
         };
         Ok(Authorized { backend, principal: principal.clone(), namespace })
     }

@@ -31,6 +31,9 @@ const DEFAULT: &str = "default";
 pub const EVERYWHERE: &str = "*";
 
 impl Principal {
+    /// Names of callers without a token of their own: no token may pass for one of them.
+    pub const RESERVED: [&str; 4] = ["anonymous", "embedded", "nobody", "root"];
+
     /// Whoever calls a server that asks for no token.
     pub fn anonymous() -> Arc<Self> {
         static ANONYMOUS: LazyLock<Arc<Principal>> = LazyLock::new(|| almighty("anonymous"));

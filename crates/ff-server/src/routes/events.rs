@@ -44,6 +44,8 @@ struct EventQuery {
     flow_id: Option<Uuid>,
     /// One or more types, separated by commas.
     event_types: Option<String>,
+    /// `true`: only what operators and admins have done through a server, with who it was.
+    audit: Option<bool>,
     /// The cursor of the last event that was seen.
     after: Option<String>,
     /// Without a cursor: `oldest`, or `latest` (the default of the stream).
@@ -64,6 +66,7 @@ impl EventQuery {
             execution_kind: self.execution_kind.clone(),
             flow_id: self.flow_id.map(FlowId),
             event_types,
+            audit: self.audit.unwrap_or_default(),
         })
     }
 

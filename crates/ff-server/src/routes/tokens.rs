@@ -4,13 +4,13 @@ use axum::http::Method;
 use ff_api::{CreateTokenRequest, CreatedToken, Scope, TokenList, TokenSnapshot};
 use ff_core::contracts::{CreateTokenArgs, StoredToken};
 use ff_core::engine_backend::TokenOperations;
-use ff_core::types::Namespace;
+use ff_core::types::{Namespace, TimestampMs};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
 use crate::call::{Answer, Call};
-use crate::gate::{EVERYWHERE, hash, mint_token};
+use crate::gate::{Authorized, EVERYWHERE, Principal, hash, mint_token};
 use crate::refusal::{Answered, Refusal};
 use crate::route::{Nothing, Reach, Route};
 use crate::wire;
@@ -23,7 +23,7 @@ pub fn routes() -> Vec<Route> {
             Scope::Admin,
             create,
         )
-        .reach(Reach::Everything)
+        .reach(Reach::Own)
         .remembered_by_nobody()
         .success(201),
         Route::new(
@@ -32,23 +32,28 @@ pub fn routes() -> Vec<Route> {
             Scope::Admin,
             list,
         )
-        .reach(Reach::Everything),
+        .reach(Reach::Own),
         Route::new(
             (Method::DELETE, "/v1/tokens/{token_id}"),
             ("revoke_token", "Ends a token; it stays on record."),
             Scope::Admin,
             revoke,
         )
-        .reach(Reach::Everything),
+        .reach(Reach::Own),
     ]
 }
 
 async fn create(call: Call<Nothing, CreateTokenRequest>) -> Answered<Answer<CreatedToken>> {
-    let body = call.body;
+    let (body, now) = (call.body, call.state.gate.now());
     check_namespaces(&body.namespaces)?;
     if body.scopes.is_empty() {
         return Err(Refusal::invalid("a token needs at least one scope"));
     }
+    if Principal::RESERVED.contains(&body.name.as_str()) {
+        let detail = format!("the name {:?} is the server's own", body.name);
+        return Err(Refusal::invalid(detail));
+    }
+    check_strength(&call.door, &body, now)?;
     let token = mint_token().map_err(|error| Refusal::new("internal", error.to_string()))?;
     let args = CreateTokenArgs {
         hash: hash(&token),
@@ -60,6 +65,29 @@ async fn create(call: Call<Nothing, CreateTokenRequest>) -> Answered<Answer<Crea
     };
     let snapshot = snapshot(call.door.backend().create_token(args).await?);
     Ok(Answer::created(CreatedToken { token, snapshot }))
+}
+
+/// A token is no stronger than the one that it is made with, and does not outlive it.
+fn check_strength(door: &Authorized, body: &CreateTokenRequest, now: TimestampMs) -> Answered<()> {
+    let (principal, stronger) = (door.principal(), |detail| Refusal::new("forbidden", detail));
+    if let Some(scope) = body.scopes.iter().find(|scope| !principal.has(**scope)) {
+        let detail = format!("the token lacks the scope `{}` itself", scope.as_str());
+        return Err(stronger(detail));
+    }
+    if let Ok(namespace) = door.namespace()
+        && body.namespaces != [namespace.as_str()]
+    {
+        let detail = format!("a token that is made here is good in {namespace} alone");
+        return Err(stronger(detail));
+    }
+    let end = body.expires_in.map(|span| now.after(span.0));
+    match principal.expires_at {
+        Some(own) if end.is_none_or(|end| end > own) => {
+            let own = own.to_rfc3339();
+            Err(stronger(format!("the token must expire by {own}, when this one does")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_namespaces(namespaces: &[String]) -> Answered<()> {

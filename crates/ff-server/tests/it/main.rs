@@ -1,6 +1,7 @@
 //! The server on real sockets over real SQLite files.
 
 mod admission;
+mod audit;
 mod budgets;
 mod bulk;
 mod client;

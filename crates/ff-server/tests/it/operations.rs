@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Operations without a route of their own name.
-const EXCEPTIONS: [(&str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str); 11] = [
     ("create_execution", "`submit` takes an `execution_id` and does the same"),
     ("claim", "`claim_many` claims one by default"),
     ("cancel_flow_header", "half of `cancel_flow`, for callers that cancel members themselves"),
     ("ack_cancel_member", "the other half of `cancel_flow_header`"),
+    ("read_question", "the page behind a waitpoint's link is `approve_page`"),
     ("find_token", "the gate looks tokens up; nobody else needs their hashes"),
     ("touch_token", "the gate notes the use of a token"),
     ("claim_webhook", "deliverers are servers"),

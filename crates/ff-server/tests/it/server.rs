@@ -1,6 +1,7 @@
 //! A running server with its own store, and how it is ended.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
@@ -91,7 +92,10 @@ impl Server {
 
     /// A client with a token of its own.
     pub async fn user(&self, scopes: &[&str], namespaces: &[&str]) -> Client {
-        let body = json!({ "name": "user", "scopes": scopes, "namespaces": namespaces });
+        // Names are not given twice, so each gets a number.
+        static USERS: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("user-{}", USERS.fetch_add(1, Ordering::Relaxed));
+        let body = json!({ "name": name, "scopes": scopes, "namespaces": namespaces });
         let made = self.client.post("/v1/tokens", body).await.expect(201);
         self.client.with(made["token"].as_str())
     }

@@ -7,11 +7,15 @@ use serde_json::{Value, json};
 use crate::server::{Server, at, config};
 
 pub async fn server() -> Server {
+    Server::start_engine(config(), with_secrets()).await
+}
+
+/// An engine that can make tokens with two keys.
+pub fn with_secrets() -> EngineConfig {
     let secret = |kid: &str| WaitpointSecret::new(kid, Secret::new([kid.as_bytes()[1]; 32]));
     let secrets = ["k1", "k2"].map(|kid| secret(kid).unwrap());
     let waitpoint_secrets = WaitpointSecrets::new(secrets).unwrap();
-    let engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
-    Server::start_engine(config(), engine).await
+    EngineConfig { waitpoint_secrets, ..EngineConfig::default() }
 }
 
 /// Suspends a new execution on a waitpoint with a token; returns its id and the waitpoint.

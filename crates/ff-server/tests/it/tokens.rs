@@ -1,5 +1,9 @@
 //! Tokens: made, shown once, used, revoked.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use ff_core::engine::clock::ManualClock;
 use ff_server::{Config, root_token};
 use serde_json::json;
 
@@ -86,5 +90,80 @@ async fn an_empty_store_gets_a_first_token() {
     std::fs::remove_file(&file).unwrap();
     server.user(&["admin"], &["*"]).await;
     assert_eq!(root_token(&config, &*server.backend).await.unwrap(), None);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn an_admin_of_a_namespace_keeps_its_tokens_and_no_others() {
+    let clock = Arc::new(ManualClock::new(1_800_000_000_000));
+    let server = Server::start_on(config(), clock).await;
+    let everywhere = json!({ "name": "all", "scopes": ["read"], "namespaces": ["*"] });
+    let everywhere = server.client.post("/v1/tokens", everywhere).await.expect(201);
+    let theirs = json!({ "name": "theirs", "scopes": ["read"], "namespaces": ["b"] });
+    let theirs = server.client.post("/v1/tokens", theirs).await.expect(201);
+    let body = json!({
+        "name": "boss", "scopes": ["admin"], "namespaces": ["a"], "expires_in": "1h",
+    });
+    let made = server.client.post("/v1/tokens", body).await.expect(201);
+    let boss = server.client.with(made["token"].as_str());
+    let token = |name: &str, namespaces: &[&str], expires_in: &str| {
+        json!({
+            "name": name, "scopes": ["admin"], "namespaces": namespaces, "expires_in": expires_in,
+        })
+    };
+    for (body, why) in [
+        (token("x", &["b"], "1h"), "another namespace"),
+        (token("x", &["a", "b"], "1h"), "more than its own"),
+        (token("x", &["*"], "1h"), "everywhere"),
+        (token("x", &["a"], "2h"), "it would outlive its maker"),
+        (json!({ "name": "x", "scopes": ["read"], "namespaces": ["a"] }), "it would not end"),
+    ] {
+        assert_eq!(boss.post("/v1/tokens", body).await.status, 403, "{why}");
+    }
+    boss.post("/v1/tokens?namespace=b", token("x", &["b"], "1h")).await.refused(403, "forbidden");
+    let own = boss.post("/v1/tokens", token("ci", &["a"], "1h")).await.expect(201);
+    let ci = server.client.with(own["token"].as_str());
+    assert_eq!(ci.get("/v1/executions").await.status, 200);
+    let listed = boss.get("/v1/tokens").await.expect(200);
+    let mut names: Vec<_> =
+        listed["tokens"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["boss", "ci"]);
+    for foreign in [&everywhere, &theirs] {
+        let path = format!("/v1/tokens/{}", foreign["token_id"].as_str().unwrap());
+        boss.send("DELETE", &path, &[], None).await.refused(404, "not_found");
+    }
+    let path = format!("/v1/tokens/{}", own["token_id"].as_str().unwrap());
+    boss.send("DELETE", &path, &[], None).await.expect(200);
+    ci.get("/v1/executions").await.refused(401, "unauthorized");
+    let events = boss.get("/v1/events?audit=true").await.expect(200);
+    let actors: Vec<_> = events["events"].as_array().unwrap().iter().map(|e| &e["by"]).collect();
+    assert_eq!(actors, ["root", "boss", "boss"], "its own namespace's events alone");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn names_of_tokens_tell_them_apart() {
+    let clock = Arc::new(ManualClock::new(1_800_000_000_000));
+    let server = Server::start_on(config(), clock.clone()).await;
+    let make = async |name: &str, namespaces: &[&str]| {
+        let body = json!({
+            "name": name, "scopes": ["read"], "namespaces": namespaces, "expires_in": "1h",
+        });
+        server.client.post("/v1/tokens", body).await
+    };
+    let first = make("ci", &["a"]).await.expect(201);
+    make("ci", &["b"]).await.expect(201);
+    for namespaces in [&["a"][..], &["c", "a"], &["*"]] {
+        make("ci", namespaces).await.refused(409, "token_name_taken");
+    }
+    let path = format!("/v1/tokens/{}", first["token_id"].as_str().unwrap());
+    server.client.send("DELETE", &path, &[], None).await.expect(200);
+    make("ci", &["a"]).await.expect(201);
+    clock.advance(Duration::from_secs(60 * 60));
+    make("ci", &["*"]).await.expect(201);
+    for bad in ["root", "anonymous", "a\nb", "a\u{7f}", "a\u{0}", ""] {
+        make(bad, &["a"]).await.refused(400, "invalid_input");
+    }
     server.stop().await;
 }

@@ -79,7 +79,7 @@ async fn no_route_answers_tokens_that_are_over() {
     let revoked = server.user(&["admin"], &["*"]).await;
     assert_eq!(expired.get("/version").await.status, 200);
     let tokens = revoked.get("/v1/tokens").await.expect(200);
-    let of_user = tokens["tokens"].as_array().unwrap().iter().find(|t| t["name"] == "user");
+    let of_user = tokens["tokens"].as_array().unwrap().iter().find(|t| t["name"] != "short");
     let id = of_user.unwrap()["token_id"].as_str().unwrap().to_owned();
     clock.advance(Duration::from_secs(60 * 60));
     server.client.send("DELETE", &format!("/v1/tokens/{id}"), &[], None).await.expect(200);
@@ -196,7 +196,8 @@ async fn paths_that_look_public_are_not() {
 #[tokio::test]
 async fn routes_without_a_namespace_refuse_one() {
     let server = Server::start().await;
-    for route in ff_server::table().iter().filter(|route| route.reach != Reach::Namespace) {
+    let fixed = |route: &&Route| matches!(route.reach, Reach::Nothing | Reach::Everything);
+    for route in ff_server::table().iter().filter(fixed) {
         let path = format!("{}?namespace=x", address(route));
         let answer = server.client.send(route.method.as_str(), &path, &[], None).await;
         answer.refused(400, "invalid_input");

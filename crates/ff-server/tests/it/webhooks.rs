@@ -148,7 +148,7 @@ async fn addresses_of_ones_own_are_not_called() {
     server.submit("l", json!(1)).await;
     let failing = until(&server, &path, |webhook| webhook["failures"] == 1).await;
     let error = failing["last_error"].as_str().unwrap();
-    assert!(error.contains("no public address"), "{error}");
+    assert!(error.contains("no address that webhooks may call"), "{error}");
     assert!(receiver.try_next().is_none());
     server.stop().await;
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::keys::{active_key, all_keys_held};
-use crate::contracts::SeedWaitpointSecretResult;
+use crate::contracts::{EventType, SeedWaitpointSecretResult};
 use crate::engine_error::EngineError;
 use crate::operations::Operation;
-use crate::rows::WaitpointKeyRow;
+use crate::rows::{EventRow, WaitpointKeyRow};
 use crate::store::{Change, Needs, World};
 
 #[derive(Debug)]
@@ -33,6 +35,8 @@ impl Operation for SeedWaitpointSecret {
             return Ok((SeedWaitpointSecretResult::AlreadySeeded { kid, same_secret }, change));
         }
         change.insert(&active_key(world, &self.kid, &self.check));
+        let event = EventRow::bare(EventType::WaitpointKeySeeded, "".into(), world.now);
+        change.events.push(event.details(&json!({ "kid": &*self.kid })));
         Ok((SeedWaitpointSecretResult::Seeded { kid: self.kid.to_string() }, change))
     }
 }

@@ -7,8 +7,9 @@ use super::token_event;
 use crate::contracts::{EventType, StoredToken};
 use crate::engine_error::{ConflictKind, EngineError};
 use crate::operations::Operation;
-use crate::rows::{Json, TokenKey, TokenRow};
-use crate::store::{Change, Needs, World};
+use crate::rows::{Json, TokenKey, TokenRow, values};
+use crate::store::{Change, Needs, Scan, World};
+use crate::types::TimestampMs;
 use crate::views;
 
 #[derive(Debug)]
@@ -22,6 +23,26 @@ pub struct CreateToken {
     pub expires_in: Option<Duration>,
 }
 
+/// Tokens are made rarely, and their uses are noted meanwhile.
+fn all_tokens() -> Scan {
+    Scan::of::<TokenRow>(values![]).unlocked()
+}
+
+/// Stands for all namespaces.
+const EVERYWHERE: &str = "*";
+
+impl CreateToken {
+    /// Whether events of one namespace could name either of them by one name.
+    fn would_be_mistaken_for(&self, other: &TokenRow, now: TimestampMs) -> bool {
+        let is_valid = other.revoked_at.is_none() && other.expires_at.is_none_or(|end| now < end);
+        let everywhere = |names: &[String]| names.iter().any(|name| name == EVERYWHERE);
+        let (own, others) = (&self.namespaces, &other.namespaces.0);
+        let shared =
+            everywhere(own) || everywhere(others) || own.iter().any(|n| others.contains(n));
+        is_valid && shared && other.name == self.name
+    }
+}
+
 impl Operation for CreateToken {
     type Reply = StoredToken;
 
@@ -29,11 +50,16 @@ impl Operation for CreateToken {
 
     fn needs(&self, needs: &mut Needs) {
         needs.record::<TokenRow>(&self.key);
+        needs.scan(&all_tokens());
     }
 
     fn decide(&self, world: &World) -> Result<(StoredToken, Change), EngineError> {
         if world.record::<TokenRow>(&self.key).is_some() {
             return Err(EngineError::Conflict(ConflictKind::TokenReused));
+        }
+        let tokens = world.scan::<TokenRow>(&all_tokens());
+        if tokens.iter().any(|token| self.would_be_mistaken_for(token, world.now)) {
+            return Err(EngineError::Conflict(ConflictKind::TokenNameTaken));
         }
         let row = TokenRow {
             key: self.key.clone(),

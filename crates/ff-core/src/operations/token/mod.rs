@@ -14,11 +14,22 @@ use serde_json::json;
 
 use crate::contracts::EventType;
 use crate::rows::{EventRow, TokenRow};
-use crate::types::TimestampMs;
+use crate::types::{Namespace, TimestampMs};
+
+/// Whether a token is for a caller that sees one namespace to keep: it is good there and nowhere
+/// else. A caller that sees all keeps all.
+pub(crate) fn belongs_to(namespaces: &[String], scope: Option<&Namespace>) -> bool {
+    let own = |scope: &Namespace| matches!(namespaces, [only] if only == scope.as_str());
+    scope.is_none_or(own)
+}
 
 /// Who may come in is for the log, what opens the door is not.
 fn token_event(row: &TokenRow, kind: EventType, at: TimestampMs, by: &Arc<str>) -> EventRow {
     let details = json!({ "token_id": row.key.id, "name": &*row.name, "scopes": row.scopes.0 });
     let by = Some(by.clone()).filter(|by| !by.is_empty());
-    EventRow::bare(kind, "".into(), at).details(&details).by(by)
+    let namespace = match &row.namespaces.0[..] {
+        [only] if only != "*" => only.as_str(),
+        _ => "",
+    };
+    EventRow::bare(kind, namespace.into(), at).details(&details).by(by)
 }
