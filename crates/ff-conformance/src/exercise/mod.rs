@@ -28,6 +28,7 @@ mod namespaces;
 mod operator;
 mod panics;
 mod quota;
+mod rare;
 mod read;
 mod resubmit;
 mod retention;
@@ -221,6 +222,10 @@ fn of_executions() -> Vec<Exercise> {
         operator {
             cancel, cancel_needs_fence, priority, replay, replay_cap, reschedule, tags,
             finished_is_final, time_of_the_caller,
+        }
+        rare {
+            expired_runs_again, deadline_of_blocked_work, held_from_every_wait,
+            replay_behind_every_end, blocked_late,
         }
         lane { pause_and_resume, pause_survives_submissions, repeated_pause }
         fencing {

@@ -28,7 +28,7 @@ pub(super) fn quota(id: &str) -> PutQuotaArgs {
     }
 }
 
-fn rate(limit: u32, window_ms: u64) -> PutQuotaArgs {
+pub(super) fn rate(limit: u32, window_ms: u64) -> PutQuotaArgs {
     PutQuotaArgs { rate: Some(RateLimit { limit, window_ms }), ..quota("rate") }
 }
 
