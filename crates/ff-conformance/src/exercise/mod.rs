@@ -111,6 +111,10 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
 
 fn schedules_and_bulk() -> Vec<Exercise> {
     exercises! {
+        rare {
+            expired_runs_again, deadline_of_blocked_work, held_from_every_wait,
+            replay_behind_every_end, blocked_late,
+        }
         schedule {
             once_per_due_time, what_a_run_carries, cron_in_a_zone, missed_skip, missed_latest,
             missed_all, overlap_allow, overlap_skip, overlap_buffer_one, overlap_cancel_running,
@@ -222,10 +226,6 @@ fn of_executions() -> Vec<Exercise> {
         operator {
             cancel, cancel_needs_fence, priority, replay, replay_cap, reschedule, tags,
             finished_is_final, time_of_the_caller,
-        }
-        rare {
-            expired_runs_again, deadline_of_blocked_work, held_from_every_wait,
-            replay_behind_every_end, blocked_late,
         }
         lane { pause_and_resume, pause_survives_submissions, repeated_pause }
         fencing {
