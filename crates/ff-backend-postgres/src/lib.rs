@@ -51,7 +51,7 @@ use ff_core::engine::{Engine, EngineConfig, Shared, pump_shared};
 use ff_core::engine_backend::EngineBackend;
 use ff_core::engine_error::{EngineError, StoreError};
 use ff_core::partition::{PartitionConfig, flow_partition, lane_partition};
-use ff_core::store::{Batch, Bells, Query, Rows, Store};
+use ff_core::store::{Batch, Bells, LogSecret, Query, Rows, Store};
 use ff_core::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, PgPool, Row};
@@ -103,6 +103,7 @@ pub(crate) struct PostgresStore {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub history_id: Uuid,
+    pub secret: LogSecret,
     pub shards: u16,
     pub sweep_lock: i64,
 }
@@ -239,13 +240,15 @@ impl PostgresStore {
         let read = move || async move {
             let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
                        (SELECT count(*) FROM ff_event_shard), \
+                       (SELECT value FROM ff_meta WHERE name = 'log_secret'), \
                        (SELECT value FROM ff_meta WHERE name = 'flow_partitions')";
             // As plain text: behind a pooler nothing else works outside a transaction.
             let found = connection.fetch_one(sql).await.map_err(|error| store_error(&error))?;
             let history: String = found.try_get(0).map_err(|error| store_error(&error))?;
             let shards: i64 = found.try_get(1).map_err(|error| store_error(&error))?;
+            let secret: String = found.try_get(2).map_err(|error| store_error(&error))?;
             let partitions: Option<String> =
-                found.try_get(2).map_err(|error| store_error(&error))?;
+                found.try_get(3).map_err(|error| store_error(&error))?;
             let partitions = partitions.and_then(|stored| stored.parse().ok());
             let mismatch = |stored| partitions::mismatch(stored, &self.partitions);
             if let Some(why) = partitions.and_then(mismatch) {
@@ -255,7 +258,7 @@ impl PostgresStore {
                 .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
             let shards = u16::try_from(shards).unwrap_or(u16::MAX).max(1);
             let sweep_lock = history_id.as_u64_pair().0 as i64;
-            Ok(Identity { history_id, shards, sweep_lock })
+            Ok(Identity { history_id, secret: log_secret(&secret)?, shards, sweep_lock })
         };
         self.caches.current().identity.get_or_try_init(read).await.copied()
     }
@@ -275,6 +278,17 @@ impl PostgresStore {
         };
         (partition % shards, partition)
     }
+}
+
+/// Two UUIDs without their hyphens.
+fn log_secret(text: &str) -> Result<LogSecret, StoreError> {
+    let corrupt = || StoreError::Corrupt("the log's secret cannot be read".to_owned());
+    let half = |from: usize| Uuid::parse_str(text.get(from..from + 32)?).ok();
+    let (first, second) = half(0).zip(half(32)).ok_or_else(corrupt)?;
+    let mut secret = [0; 32];
+    secret[..16].copy_from_slice(first.as_bytes());
+    secret[16..].copy_from_slice(second.as_bytes());
+    Ok(LogSecret(secret))
 }
 
 impl EngineBackend for PostgresBackend {

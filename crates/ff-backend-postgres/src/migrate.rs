@@ -17,6 +17,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (12, "fill", include_str!("../migrations/0012_fill.sql")),
     (13, "event_views", include_str!("../migrations/0013_event_views.sql")),
     (14, "leases", include_str!("../migrations/0014_leases.sql")),
+    (15, "log", include_str!("../migrations/0015_log.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.

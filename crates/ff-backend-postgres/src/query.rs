@@ -1,23 +1,27 @@
 //! Reads outside transactions, on the readers' pool.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, LaneRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
-use ff_core::store::{CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use ff_core::store::{
+    CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows, ShardBounds,
+};
 use ff_core::types::{ExecutionKey, TimestampMs};
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::PgRow;
-use sqlx::{Executor, PgConnection};
+use sqlx::{Executor, PgConnection, Postgres};
 use uuid::Uuid;
 
 use crate::columns::{ATTEMPT, Column, EVENT, EXECUTION, FLOW, LANE, narrow, of_table};
 use crate::error::store_error;
 use crate::load::{Prepared, finish_horizon, oldest_shard, whole};
 use crate::statements::{Statements, UNANNOUNCED};
+use crate::transact::CONNECT_PATIENCE;
 use crate::values::bind;
 use crate::{Identity, PostgresStore};
 
@@ -31,17 +35,25 @@ pub(crate) const DIALECT: Dialect = Dialect {
 /// Longer than any read that a caller would wait for.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Answers a query; one that meets a connection which the server has closed asks again.
+/// Answers a query. A server that was restarted has closed every connection of the pool, so the
+/// query is tried again on the next one; while the server is away no connection can be had.
 pub(crate) async fn run(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
-    match once(store, query.clone()).await {
-        Err(StoreError::Unavailable(_)) if !store.is_closed() => once(store, query).await,
-        answer => answer,
+    let give_up = Instant::now() + CONNECT_PATIENCE;
+    loop {
+        let connection = store.readers.acquire().await.map_err(|error| store_error(&error))?;
+        match once(store, connection, query.clone()).await {
+            Err(StoreError::Unavailable(_)) if !store.is_closed() && Instant::now() < give_up => {}
+            answer => return answer,
+        }
     }
 }
 
-async fn once(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
+async fn once(
+    store: &PostgresStore,
+    mut connection: PoolConnection<Postgres>,
+    query: Query,
+) -> Result<Rows, StoreError> {
     let now = store.time.now();
-    let mut connection = store.readers.acquire().await.map_err(|error| store_error(&error))?;
     let (pooled, statements) = (store.pooled, store.statements.clone());
     let identity = store.identity(&mut connection).await?;
     // Behind a pooler statements find each other only inside a transaction, and a transaction must
@@ -245,8 +257,9 @@ impl Reads<'_> {
         let sql = format!(
             "SELECT {} FROM unnest($1::int2[], $2::int8[]) AS u(shard, seen) \
              JOIN ff_event_shard AS s ON s.shard = u.shard, LATERAL ( \
-               SELECT * FROM ff_event AS e WHERE e.shard = u.shard AND e.seq > u.seen \
-               AND e.seq >= s.floor ORDER BY e.seq LIMIT $3) AS e ORDER BY e.shard, e.seq",
+               SELECT * FROM ff_event AS e WHERE e.shard = u.shard AND e.seq >= u.seen \
+               AND (e.seq >= s.floor OR e.seq = u.seen) ORDER BY e.seq LIMIT $3 + 1) AS e \
+             ORDER BY e.shard, e.seq",
             of_table("e", EVENT)
         );
         events(&self.fetch(sqlx::query(&sql).bind(shards).bind(after).bind(whole(limit))).await?)
@@ -292,16 +305,18 @@ impl Reads<'_> {
     }
 
     async fn log(&mut self) -> Result<LogBounds, StoreError> {
-        let sql = "SELECT floor, head FROM ff_event_shard ORDER BY shard";
+        let sql = "SELECT floor, head, floor_mark FROM ff_event_shard ORDER BY shard";
         let found = self.fetch(sqlx::query(sql)).await?;
-        let bounds = |cells: &PgRow| -> Result<(u64, u64), StoreError> {
+        let bounds = |cells: &PgRow| -> Result<ShardBounds, StoreError> {
             let mut words = Words::default();
             let column = Column(cells);
             let mut reader = Reader::new(&column, &mut words);
-            Ok((reader.number()?, reader.number()?))
+            let (floor, head) = (reader.number()?, reader.number()?);
+            Ok(ShardBounds { floor, head, floor_mark: reader.number()? })
         };
         let shards = found.iter().map(bounds).collect::<Result<_, _>>()?;
-        Ok(LogBounds { history_id: self.identity.history_id, shards })
+        let Identity { history_id, secret, .. } = self.identity;
+        Ok(LogBounds { history_id, secret, shards })
     }
 
     /// When something is due, and what time it is by the database's clock: an engine that writes

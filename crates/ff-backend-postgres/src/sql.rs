@@ -183,4 +183,4 @@ pub(crate) const TRIM_EVENTS: &str = "DELETE FROM ff_event AS e USING ff_event_s
     AND e.execution_id IS NULL";
 
 pub(crate) const RAISE_FLOOR: &str =
-    "UPDATE ff_event_shard SET floor = greatest(floor, $2) WHERE shard = $1";
+    "UPDATE ff_event_shard SET floor = $2, floor_mark = $3 WHERE shard = $1 AND floor < $2";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{AttemptRow, EventRow, ExecutionRow, IdempotencyRow, LaneRow, Rewritten, Row};
-use ff_core::store::{Change, Write};
+use ff_core::store::{Change, LogFloor, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::{PgConnection, Row as _};
 use uuid::Uuid;
@@ -289,12 +289,12 @@ impl Writing<'_> {
         let touched = log.touched.keys().map(|shard| narrow(*shard));
         if log.touched.len() > 1 || change.log_floor.is_some() {
             // In their order, so that nobody waits for somebody who waits for him.
-            let raised = change.log_floor.map(|(shard, _)| narrow(shard));
+            let raised = change.log_floor.map(|raised| narrow(raised.shard));
             let locked: Vec<i16> = touched.chain(raised).collect();
             self.run(sqlx::query(sql::LOCK_SHARDS).bind(locked)).await?;
         }
-        if let Some((shard, floor)) = change.log_floor {
-            self.raise_floor(shard, floor).await?;
+        if let Some(raised) = change.log_floor {
+            self.raise_floor(raised).await?;
         }
         if log.placed.is_empty() {
             return Ok(Appended { places: Vec::new(), writer: None });
@@ -331,12 +331,11 @@ impl Writing<'_> {
         Ok(Appended { places: places.collect(), writer })
     }
 
-    async fn raise_floor(&mut self, shard: u16, floor: u64) -> Result<(), StoreError> {
-        let (shard, floor) = (narrow(shard), i64::try_from(floor).unwrap_or(i64::MAX));
-        for sql in [sql::TRIM_EVENTS, sql::RAISE_FLOOR] {
-            self.run(sqlx::query(sql).bind(shard).bind(floor)).await?;
-        }
-        Ok(())
+    async fn raise_floor(&mut self, raised: LogFloor) -> Result<(), StoreError> {
+        let (shard, mark) = (narrow(raised.shard), i64::from(raised.mark));
+        let floor = i64::try_from(raised.floor).unwrap_or(i64::MAX);
+        self.run(sqlx::query(sql::TRIM_EVENTS).bind(shard).bind(floor)).await?;
+        self.run(sqlx::query(sql::RAISE_FLOOR).bind(shard).bind(floor).bind(mark)).await
     }
 
     async fn run(&mut self, query: Prepared<'_>) -> Result<(), StoreError> {

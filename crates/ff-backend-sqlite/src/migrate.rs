@@ -23,6 +23,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
     (11, include_str!("sql/webhooks.sql")),
     (13, include_str!("sql/event_views.sql")),
     (14, include_str!("sql/leases.sql")),
+    (15, include_str!("sql/log.sql")),
 ];
 
 fn known() -> i64 {

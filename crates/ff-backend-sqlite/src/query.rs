@@ -7,7 +7,9 @@ use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
-use ff_core::store::{CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use ff_core::store::{
+    CountRow, Dialect, ListQuery, LogBounds, LogSecret, Query, RetentionScan, Rows, ShardBounds,
+};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row, Sqlite, SqlitePool};
@@ -185,9 +187,9 @@ impl Reads<'_> {
     async fn events(&self, after: u64, limit: usize) -> Result<Vec<EventRow>, StoreError> {
         // Below the floor only the histories of living executions remain, with holes between.
         let sql = format!(
-            "SELECT {EVENT} FROM ff_event WHERE seq > ?1 \
-             AND seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor') \
-             ORDER BY seq LIMIT ?2"
+            "SELECT {EVENT} FROM ff_event WHERE seq >= ?1 \
+             AND (seq = ?1 OR seq >= (SELECT value FROM ff_meta WHERE name = 'log_floor')) \
+             ORDER BY seq LIMIT ?2 + 1"
         );
         let after = i64::try_from(after).unwrap_or(i64::MAX);
         events(&self.fetch(sqlx::query(&sql).bind(after).bind(whole(limit))).await?)
@@ -241,16 +243,25 @@ impl Reads<'_> {
     async fn log(&self) -> Result<LogBounds, StoreError> {
         let sql = "SELECT (SELECT value FROM ff_meta WHERE name = 'history_id'), \
                    (SELECT value FROM ff_meta WHERE name = 'log_floor'), \
-                   (SELECT max(seq) FROM ff_event)";
+                   (SELECT max(seq) FROM ff_event), \
+                   (SELECT value FROM ff_meta WHERE name = 'log_floor_mark'), \
+                   (SELECT value FROM ff_meta WHERE name = 'log_secret')";
         let found = sqlx::query(sql).fetch_one(self.pool).await.map_err(|e| read_error(&e))?;
         let read = |at: usize| found.try_get::<Option<i64>, _>(at).map_err(|e| read_error(&e));
         let history: Vec<u8> = found.try_get(0).map_err(|e| read_error(&e))?;
         let floor = read(1)?.unwrap_or(1);
         let head = read(2)?.unwrap_or(0).max(floor - 1);
-        let shard = (u64::try_from(floor).unwrap_or(1), u64::try_from(head).unwrap_or(0));
+        let shard = ShardBounds {
+            floor: u64::try_from(floor).unwrap_or(1),
+            head: u64::try_from(head).unwrap_or(0),
+            floor_mark: read(3)?.and_then(|mark| u32::try_from(mark).ok()).unwrap_or(0),
+        };
+        let secret: Vec<u8> = found.try_get(4).map_err(|e| read_error(&e))?;
+        let secret = <[u8; 32]>::try_from(secret)
+            .map_err(|_| StoreError::Corrupt("the log's secret cannot be read".to_owned()))?;
         let history_id = Uuid::from_slice(&history)
             .map_err(|error| StoreError::Corrupt(format!("the history id: {error}")))?;
-        Ok(LogBounds { history_id, shards: vec![shard] })
+        Ok(LogBounds { history_id, secret: LogSecret(secret), shards: vec![shard] })
     }
 
     async fn next_due(

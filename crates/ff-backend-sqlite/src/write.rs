@@ -5,7 +5,7 @@ use ff_core::rows::{
     AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowRow, IdempotencyRow, LaneRow, Rewritten,
     TimerRow,
 };
-use ff_core::store::{Change, Write};
+use ff_core::store::{Change, LogFloor, Write};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use rusqlite::{Connection, Result, params};
 
@@ -45,8 +45,8 @@ impl Writing<'_> {
         self.write_lanes(&change.lanes)?;
         self.write_flows(change)?;
         self.write_records(&change.records)?;
-        if let Some((_, floor)) = change.log_floor {
-            self.raise_floor(i64::try_from(floor).unwrap_or(i64::MAX))?;
+        if let Some(raised) = change.log_floor {
+            self.raise_floor(raised)?;
         }
         Ok(())
     }
@@ -322,13 +322,18 @@ impl Writing<'_> {
         self.run("DELETE FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1", id)
     }
 
-    fn raise_floor(&mut self, floor: i64) -> Result<()> {
-        let floor = floor.max(self.log.floor);
+    fn raise_floor(&mut self, raised: LogFloor) -> Result<()> {
+        let floor = i64::try_from(raised.floor).unwrap_or(i64::MAX);
+        if floor <= self.log.floor {
+            return Ok(());
+        }
         self.run(
             "DELETE FROM ff_event WHERE seq >= ?1 AND seq < ?2 AND execution_id IS NULL",
             params![self.log.floor, floor],
         )?;
-        self.run("UPDATE ff_meta SET value = ?1 WHERE name = 'log_floor'", params![floor])?;
+        let set = "UPDATE ff_meta SET value = ?2 WHERE name = ?1";
+        self.run(set, params!["log_floor", floor])?;
+        self.run(set, params!["log_floor_mark", raised.mark])?;
         self.log.floor = floor;
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ff_backend_postgres::PostgresBackend;
-use ff_core::contracts::{ClaimArgs, Submission};
+use ff_core::contracts::{ClaimArgs, EventFilter, Submission};
+use ff_core::engine::StartAt;
 use ff_core::engine_backend::EngineBackend;
 use ff_core::types::WorkerInstanceId;
 use ff_testkit::postgres::{Cluster, ClusterOptions};
@@ -102,5 +103,44 @@ async fn a_lease_is_not_taken_for_one_that_was_lost() {
     backend.complete(&claimed.handle, None).await.expect("the lease that stands");
     let late = backend.complete(&lost.handle, None).await.map(drop).expect_err("a lost lease");
     assert!(["stale_lease", "execution_not_active"].contains(&late.code()), "{late:?}");
+    backend.close().await;
+}
+
+/// Three events are lost and five come: the numbers of the lost ones belong to others then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cursor_of_lost_commits_is_refused() {
+    let mut cluster = cluster();
+    let backend = open(&cluster).await;
+    let any = EventFilter::default();
+    let submit = |count: usize| {
+        let backend = backend.clone();
+        async move {
+            for _ in 0..count {
+                // A lane is one shard of the log.
+                backend.submit(vec![Submission::new("lane", "kind")]).await.expect("submit");
+            }
+        }
+    };
+    submit(4).await;
+    let end = || async { backend.subscribe(any.clone(), StartAt::Latest).await.expect("open") };
+    let kept = end().await.cursor();
+    cluster.back_up().expect("back up");
+    cluster.create_restore_point("before").expect("restore point");
+    submit(3).await;
+    // One reader holds a cursor, another is still at it.
+    let mut reading = end().await;
+    let lost = reading.cursor();
+
+    cluster.restore("before").expect("restore");
+    submit(5).await;
+    let resumed = backend.subscribe(any.clone(), StartAt::After(lost)).await;
+    assert_eq!(resumed.map(drop).unwrap_err().code(), "cursor_from_other_history");
+    assert_eq!(reading.try_next().await.unwrap_err().code(), "cursor_from_other_history");
+    let mut rest = backend.subscribe(any.clone(), StartAt::After(kept)).await.expect("it stands");
+    let mut count = 0;
+    while rest.try_next().await.expect("events").is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 5, "a cursor from before the restore point goes on");
     backend.close().await;
 }

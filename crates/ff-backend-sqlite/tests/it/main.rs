@@ -7,4 +7,5 @@ mod flush;
 mod model;
 mod outside;
 mod records;
+mod restored;
 mod transactional;

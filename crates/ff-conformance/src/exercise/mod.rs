@@ -101,6 +101,10 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
             repeated, visibility, pages, foreign, forgotten with retention::by_age_config,
         }
         stream_follow { woken_by_frames, woken_by_the_end, ends, over_attempts, from_the_end }
+        subscription {
+            filters, resume, refused_cursors, sealed_cursors, trimmed with retention::by_age_config,
+            forgotten_place with retention::by_age_config,
+        }
         webhook {
             one_deliverer_at_a_time, failures_back_off_and_end, attempts_are_bounded,
             kept_apart_and_rotated,
@@ -238,7 +242,6 @@ fn of_executions() -> Vec<Exercise> {
         }
         namespaces { reads_see_nothing_foreign, writes_reach_nothing_foreign, keys_are_apart }
         read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }
-        subscription { filters, resume, refused_cursors, trimmed with retention::by_age_config }
         token {
             kept_by_hash, listed_in_pages, used_expired_and_revoked, of_a_namespace, names, actors,
         }

@@ -167,7 +167,8 @@ impl Step {
     }
 }
 
-/// The answer without the store's name, which marks the lease ids that it makes.
+/// The answer without what marks the lease ids of a store: its name, or a shorter one.
 pub(super) fn text(on: &dyn EngineBackend, answer: &impl Debug) -> String {
-    format!("{answer:?}").replace(&format!("{}:", on.engine().store().name()), "")
+    let named = format!("\"{}:", on.engine().store().name());
+    format!("{answer:?}").replace(&named, "\"").replace("\"pg:", "\"")
 }

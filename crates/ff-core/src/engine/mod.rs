@@ -14,7 +14,7 @@ mod sweeper;
 
 pub use batcher::{Pumping, QUIET, Shared, pump, pump_shared};
 pub use claiming::Grants;
-pub use cursor::Cursor;
+pub use cursor::{Cursor, CursorKey, Place};
 pub(crate) use prepare::fingerprint;
 pub(crate) use prepare::size::check as check_size;
 pub use prepare::suspension::prepare_deliver_signal;

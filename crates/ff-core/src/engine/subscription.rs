@@ -6,10 +6,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{Cursor, Engine};
+use super::cursor::other_history;
+use super::{Cursor, CursorKey, Engine, Place};
 use crate::contracts::{Event, EventFilter};
 use crate::engine_error::{EngineError, ValidationKind};
-use crate::store::{LogBounds, Query, Store};
+use crate::rows::EventRow;
+use crate::store::{LogBounds, LogSecret, Query, ShardBounds, Store};
 use crate::views;
 
 const PAGE: usize = 256;
@@ -18,8 +20,8 @@ const PAGE: usize = 256;
 pub struct Subscription {
     store: Arc<dyn Store>,
     filter: EventFilter,
-    history_id: Uuid,
-    seen: Vec<u64>,
+    key: CursorKey,
+    here: Cursor,
     ready: VecDeque<Waiting>,
     last: Option<String>,
     bell: watch::Receiver<u64>,
@@ -37,26 +39,35 @@ pub enum StartAt {
 }
 
 impl Subscription {
+    /// `sees_all` says whether the caller may know of every namespace.
     pub(crate) async fn open(
         engine: &Engine,
         filter: EventFilter,
         start: StartAt,
+        sees_all: bool,
     ) -> Result<Self, EngineError> {
         // Listening begins before the look, so that nothing falls between the two.
         let bell = engine.store.listen().events();
         let log = engine.query(Query::Log).await?.log.unwrap_or_else(empty_log);
-        let seen = match start {
-            StartAt::Oldest => log.shards.iter().map(|(floor, _)| floor - 1).collect(),
-            StartAt::Latest => log.shards.iter().map(|(_, head)| *head).collect(),
-            StartAt::After(cursor) => {
-                let cursor = Cursor::decode(&cursor)?;
-                cursor.check(&log)?;
-                cursor.seen
+        let key = CursorKey::new(&log.secret);
+        let oldest = |shard: &ShardBounds| Place { seq: shard.floor - 1, mark: shard.floor_mark };
+        let latest = |shard: &ShardBounds| Place { seq: shard.head, mark: 0 };
+        let history_id = log.history_id;
+        let here = match start {
+            StartAt::Oldest => {
+                Cursor { history_id, places: log.shards.iter().map(oldest).collect() }
             }
+            StartAt::Latest => {
+                Cursor { history_id, places: log.shards.iter().map(latest).collect() }
+            }
+            StartAt::After(cursor) => Cursor::decode(&cursor, &log, &key, sees_all)?,
         };
-        let (store, history_id) = (engine.store.clone(), log.history_id);
-        let ready = VecDeque::new();
-        Ok(Self { store, filter, history_id, seen, ready, last: None, bell })
+        here.check(&log)?;
+        let (store, ready) = (engine.store.clone(), VecDeque::new());
+        let mut opened = Self { store, filter, key, here, ready, last: None, bell };
+        // A cursor of another history is refused at once, and the place gets its marks.
+        opened.read_after(0).await?;
+        Ok(opened)
     }
 
     /// The place after everything that has been handed out or skipped so far.
@@ -68,7 +79,7 @@ impl Subscription {
         }
     }
 
-    /// Names the event that was handed out last. Whoever reads it, it has this name.
+    /// Names the event that was handed out last; every reader is told the same name.
     pub fn event_id(&self) -> Option<&str> {
         self.last.as_deref()
     }
@@ -101,38 +112,54 @@ impl Subscription {
 
     /// Reads on in every shard; false if there was nothing.
     async fn read_page(&mut self) -> Result<bool, EngineError> {
-        let query = Query::Events { after: self.seen.clone(), limit: PAGE };
-        let rows = self.store.query(query).await;
-        let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
-        self.here().check(&rows.log.unwrap_or_else(empty_log))?;
-        let any = !rows.events.is_empty();
-        for row in rows.events {
+        let events = self.read_after(PAGE).await?;
+        let any = !events.is_empty();
+        for row in events {
             let shard = usize::from(row.shard);
-            if self.seen.get(shard).is_none_or(|seen| row.seq != seen + 1) {
+            if self.here.places.get(shard).is_none_or(|place| row.seq != place.seq + 1) {
                 // Retention may have passed this place since the bounds were read.
-                let rows = self.store.query(Query::Log).await;
-                let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
-                self.here().check(&rows.log.unwrap_or_else(empty_log))?;
+                self.here.check(&self.query(Query::Log).await?.0)?;
                 let detail = format!("the log has a hole before event {}", row.seq);
                 return Err(EngineError::validation(ValidationKind::Corruption, detail));
             }
             let cursor_before = self.cursor_at();
-            self.seen[shard] = row.seq;
+            self.here.places[shard] = Place { seq: row.seq, mark: row.mark() };
             if row.matches(&self.filter) {
                 let event = views::event(&row, self.cursor_at());
-                let id = format!("{}-{}-{}", self.history_id.simple(), row.shard, row.seq);
+                let id = self.key.event_name(&row);
                 self.ready.push_back(Waiting { event, id, cursor_before });
             }
         }
         Ok(any)
     }
 
-    fn here(&self) -> Cursor {
-        Cursor { history_id: self.history_id, seen: self.seen.clone() }
+    /// The events after this place, if the log is still the one that the place is in.
+    async fn read_after(&mut self, limit: usize) -> Result<Vec<EventRow>, EngineError> {
+        let after: Vec<u64> = self.here.places.iter().map(|place| place.seq).collect();
+        let (log, events) = self.query(Query::Events { after: after.clone(), limit }).await?;
+        self.here.check(&log)?;
+        let (at_place, events): (Vec<_>, Vec<_>) = events
+            .into_iter()
+            .partition(|event| after.get(usize::from(event.shard)) == Some(&event.seq));
+        if !self.here.compare(&log, &at_place)? {
+            // Retention may have forgotten the event since the bounds were read.
+            let (log, _) = self.query(Query::Log).await?;
+            self.here.check(&log)?;
+            if !self.here.compare(&log, &at_place)? {
+                return Err(other_history());
+            }
+        }
+        Ok(events)
+    }
+
+    async fn query(&self, query: Query) -> Result<(LogBounds, Vec<EventRow>), EngineError> {
+        let rows = self.store.query(query).await;
+        let rows = rows.map_err(|error| error.into_engine_error(self.store.name()))?;
+        Ok((rows.log.unwrap_or_else(empty_log), rows.events))
     }
 
     fn cursor_at(&self) -> String {
-        self.here().encode()
+        self.here.encode(&self.key)
     }
 }
 
@@ -143,5 +170,5 @@ struct Waiting {
 }
 
 fn empty_log() -> LogBounds {
-    LogBounds { history_id: Uuid::nil(), shards: Vec::new() }
+    LogBounds { history_id: Uuid::nil(), secret: LogSecret([0; 32]), shards: Vec::new() }
 }

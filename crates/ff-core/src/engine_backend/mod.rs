@@ -414,7 +414,7 @@ pub trait EngineBackend: Send + Sync + 'static {
             }
             filter.namespace = Some(scope.clone());
         }
-        Subscription::open(self.engine(), filter, start).await
+        Subscription::open(self.engine(), filter, start, self.scope().is_none()).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::{ExecutionRow, with_raw};
@@ -70,6 +71,21 @@ impl EventRow {
             lease_epoch: row.lease_epoch,
             ..Self::bare(event_type, row.namespace.clone(), at)
         }
+    }
+
+    /// Made from what the event says. It is never 0, and hardly ever the same for two events that
+    /// were written at the same place of the log, one of them before a restore and one after it.
+    pub fn mark(&self) -> u32 {
+        let key = self.execution.map_or(Uuid::nil(), |key| key.id);
+        let digest = Sha256::new()
+            .chain_update(self.at.0.to_be_bytes())
+            .chain_update(key.as_bytes())
+            .chain_update(self.flow_id.unwrap_or_default().as_bytes())
+            .chain_update(self.version.to_be_bytes())
+            .chain_update(self.lease_epoch.to_be_bytes())
+            .chain_update(self.event_type.as_str())
+            .finalize();
+        u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
     }
 
     #[must_use]

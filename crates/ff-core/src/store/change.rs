@@ -39,7 +39,16 @@ pub struct Change {
     /// Appended to the log, in this order.
     pub events: Vec<EventRow>,
     /// Subscriptions cannot start below this place in the log any more.
-    pub log_floor: Option<(u16, u64)>,
+    pub log_floor: Option<LogFloor>,
+}
+
+/// Where a shard of the log begins from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogFloor {
+    pub shard: u16,
+    pub floor: u64,
+    /// The mark of the event before it, by which cursors that stand there are known.
+    pub mark: u32,
 }
 
 /// Writes of records, in the order in which they were made.

@@ -18,12 +18,14 @@ mod world;
 
 pub use batch::{Batch, Job, Reply, Unheard};
 pub use bells::{Bells, ClaimWaiter};
-pub use change::{Change, Records, Write};
+pub use change::{Change, LogFloor, Records, Write};
 pub use followers::Follower;
 pub use graphs::Graphs;
 pub use listing::{Dialect, Statement};
 pub use needs::{ClaimScan, MemberScan, Needs, RetentionScan, Walk};
-pub use query::{CountRow, FlowListQuery, ListQuery, LogBounds, Query, Rows};
+pub use query::{
+    CountRow, FlowListQuery, ListQuery, LogBounds, LogSecret, Query, Rows, ShardBounds,
+};
 pub use scan::{Lock, Scan, Scanned};
 pub use table::Table;
 pub use world::{Claimable, Walked, World};

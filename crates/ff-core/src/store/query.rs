@@ -35,7 +35,8 @@ pub enum Query {
     /// the first whose result does not fit into so many bytes with those before it; one always
     /// comes.
     Results { keys: Vec<ExecutionKey>, bytes: usize },
-    /// `events` after a place in each shard of the log, so many of each at most, and `log`.
+    /// `events` after a place in each shard of the log, so many of each at most, and `log`. The
+    /// event at the place itself comes first, if the log still has it, and is not counted.
     Events { after: Vec<u64>, limit: usize },
     /// `events` of one execution after one of its versions.
     History { execution: ExecutionKey, after_version: u64, limit: usize },
@@ -141,10 +142,30 @@ pub struct CountRow {
     pub count: u64,
 }
 
-/// The log's identity, and per shard its floor (the first place that can still be read) and its
-/// head (the last place written).
+/// The log's identity and what each of its shards has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogBounds {
     pub history_id: Uuid,
-    pub shards: Vec<(u64, u64)>,
+    pub secret: LogSecret,
+    pub shards: Vec<ShardBounds>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardBounds {
+    /// The first place that can still be read.
+    pub floor: u64,
+    /// The last place written.
+    pub head: u64,
+    /// The mark of the event before the floor; 0 if there was none or it is not known.
+    pub floor_mark: u32,
+}
+
+/// Random bytes that are stored with the log. Cursors are sealed with keys made from it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct LogSecret(pub [u8; 32]);
+
+impl std::fmt::Debug for LogSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LogSecret(..)")
+    }
 }

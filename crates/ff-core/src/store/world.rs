@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{Change, ClaimScan, MemberScan, Records, Scan, Scanned, Table, Walk, Write};
+use super::{Change, ClaimScan, LogFloor, MemberScan, Records, Scan, Scanned, Table, Walk, Write};
 use crate::capability;
 use crate::engine_error::EngineError;
 use crate::rows::{
@@ -95,7 +95,7 @@ pub struct World {
     fresh: Vec<ExecutionKey>,
     unprepared: bool,
     events: Vec<EventRow>,
-    log_floor: Option<(u16, u64)>,
+    log_floor: Option<LogFloor>,
 }
 
 impl World {

@@ -1,5 +1,6 @@
 //! A running server with its own store, and how it is ended.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -76,10 +77,16 @@ impl Server {
 
     /// Another server on the same file; the one before it ends without being asked.
     pub async fn restart(self, config: Config) -> Self {
+        self.restart_with(config, |_| {}).await
+    }
+
+    /// The same, with something done to the file while no server has it.
+    pub async fn restart_with(self, config: Config, change: impl FnOnce(&Path)) -> Self {
         self.running.abort();
         let _ = self.running.await;
         self.backend.close().await;
         drop(self.backend);
+        change(&self.folder.path().join("flowfabric.db"));
         Self::start_in(self.folder, config, SqliteOptions::new("")).await
     }
 

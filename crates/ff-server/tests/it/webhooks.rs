@@ -134,6 +134,44 @@ async fn a_restart_leaves_no_gap() {
     server.stop().await;
 }
 
+/// The place of a webhook is in the store and goes back with it, so what comes after a restore is
+/// told, under names that no lost event had. A reader that keeps its own cursor is refused.
+#[tokio::test]
+async fn a_restore_leaves_no_gap() {
+    let mut receiver = Receiver::start().await;
+    let server = Server::start_with(allowing()).await;
+    let (path, _) = make(&server, &receiver.url(), &["submitted"]).await;
+    server.submit("l", json!(0)).await;
+    receiver.next().await;
+    until(&server, &path, |webhook| webhook["delivered"] == 1).await;
+    let copy = |file: &std::path::Path| file.with_extension("copy");
+    let save = |file: &std::path::Path| assert!(std::fs::copy(file, copy(file)).unwrap() > 0);
+    let server = server.restart_with(allowing(), save).await;
+    let mut names = Vec::new();
+    for at in 1..=3 {
+        server.submit("l", json!(at)).await;
+        names.push(receiver.next().await.header("webhook-id").to_owned());
+    }
+    until(&server, &path, |webhook| webhook["delivered"] == 4).await;
+    let seen = server.client.get("/v1/events?from=oldest&limit=100").await.expect(200);
+    let cursor = seen["next_cursor"].as_str().unwrap().to_owned();
+
+    let restore = |file: &std::path::Path| assert!(std::fs::copy(copy(file), file).unwrap() > 0);
+    let server = server.restart_with(allowing(), restore).await;
+    for at in 4..9 {
+        let id = server.submit("l", json!(at)).await;
+        let told = receiver.next().await;
+        assert_eq!(told.json()["subject"], id);
+        assert!(!names.contains(&told.header("webhook-id").to_owned()), "the name of a lost event");
+    }
+    let page = format!("/v1/events?after={cursor}");
+    server.client.get(&page).await.refused(400, "cursor_from_other_history");
+    let resumed = [("last-event-id", &*cursor)];
+    let stream = server.client.send("GET", "/v1/events/stream", &resumed, None).await;
+    stream.refused(400, "cursor_from_other_history");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn addresses_of_ones_own_are_not_called() {
     let mut receiver = Receiver::start().await;

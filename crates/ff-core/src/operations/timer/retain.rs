@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use crate::engine_error::EngineError;
 use crate::operations::{Operation, flow};
 use crate::rows::{EventRow, ExecutionRow, FlowKey, IdempotencyKey};
-use crate::store::{Change, Needs, RetentionScan, World, Write};
+use crate::store::{Change, LogFloor, Needs, RetentionScan, World, Write};
 
 /// How long finished executions and their events are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,11 @@ impl Operation for Retain {
                 flow::forget(world, &mut change, flow, at);
             }
         }
-        change.log_floor = world.retired_events.last().map(|event| (event.shard, event.seq + 1));
+        change.log_floor = world.retired_events.last().map(|event| LogFloor {
+            shard: event.shard,
+            floor: event.seq + 1,
+            mark: event.mark(),
+        });
         Ok((world.retired_events.len(), change))
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::LogSecret;
 use super::{
     Batch, Bells, Change, ClaimScan, Claimable, Needs, Query, RetentionScan, Rows, Scan, Store,
     Walk, Walked, World, Write,
@@ -69,7 +70,9 @@ pub struct Tables {
     pub records: BTreeMap<AnyKey, AnyRow>,
     pub events: BTreeMap<u64, EventRow>,
     pub history_id: Uuid,
+    pub log_secret: LogSecret,
     pub log_floor: u64,
+    pub log_floor_mark: u32,
     pub log_head: u64,
     /// The claim index: lane, order, identity.
     ready: BTreeSet<(Arc<str>, i64, Uuid, u16)>,
@@ -163,6 +166,13 @@ impl Store for MemoryStore {
     }
 }
 
+fn random_secret() -> LogSecret {
+    let halves = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes);
+    let mut secret = [0; 32];
+    secret.iter_mut().zip(halves.as_flattened()).for_each(|(byte, random)| *byte = *random);
+    LogSecret(secret)
+}
+
 impl Tables {
     fn new(history_id: Uuid) -> Self {
         Self {
@@ -175,7 +185,9 @@ impl Tables {
             records: BTreeMap::new(),
             events: BTreeMap::new(),
             history_id,
+            log_secret: random_secret(),
             log_floor: 1,
+            log_floor_mark: 0,
             log_head: 0,
             ready: BTreeSet::new(),
         }
@@ -409,8 +421,8 @@ impl Tables {
             let seq = self.log_head;
             self.events.insert(seq, EventRow { seq, ..event.clone() });
         }
-        if let Some((_, floor)) = change.log_floor {
-            self.log_floor = self.log_floor.max(floor);
+        if let Some(raised) = change.log_floor.filter(|raised| raised.floor > self.log_floor) {
+            (self.log_floor, self.log_floor_mark) = (raised.floor, raised.mark);
             let floor = self.log_floor;
             self.events.retain(|seq, row| *seq >= floor || row.execution.is_some());
         }

@@ -8,7 +8,9 @@ use super::Tables;
 use crate::contracts::ListOrder;
 use crate::rows::{AttemptKey, Blob, EventRow, ExecutionRow, FlowKey, FlowRow};
 use crate::state::BlockingReason;
-use crate::store::{CountRow, FlowListQuery, ListQuery, LogBounds, Query, RetentionScan, Rows};
+use crate::store::{
+    CountRow, FlowListQuery, ListQuery, LogBounds, Query, RetentionScan, Rows, ShardBounds,
+};
 use crate::types::{ExecutionKey, TimestampMs};
 
 impl Tables {
@@ -53,7 +55,8 @@ impl Tables {
                 let after = after.first().copied().unwrap_or_default();
                 let from = (Bound::Excluded(after), Bound::Unbounded);
                 let events = self.events.range(from).filter(|(seq, _)| **seq >= self.log_floor);
-                rows.events = events.take(limit).map(|(_, row)| row.clone()).collect();
+                let events = self.events.get(&after).into_iter().chain(events.map(|(_, row)| row));
+                rows.events = events.take(limit.saturating_add(1)).cloned().collect();
                 rows.log = Some(self.bounds());
             }
             Query::History { execution, after_version, limit } => {
@@ -146,7 +149,12 @@ impl Tables {
     }
 
     fn bounds(&self) -> LogBounds {
-        LogBounds { history_id: self.history_id, shards: vec![(self.log_floor, self.log_head)] }
+        let (floor, head, floor_mark) = (self.log_floor, self.log_head, self.log_floor_mark);
+        LogBounds {
+            history_id: self.history_id,
+            secret: self.log_secret,
+            shards: vec![ShardBounds { floor, head, floor_mark }],
+        }
     }
 
     fn next_due(&self, scan: Option<RetentionScan>, now: TimestampMs) -> Option<TimestampMs> {
