@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
 
-use crate::partition::{PartitionConfig, lane_partition};
-use crate::types::LaneId;
+use crate::partition::{PartitionConfig, flow_partition, lane_partition};
+use crate::types::{FlowId, LaneId};
 
 /// An execution's identity in its wire form. It cannot be built from a malformed string.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,6 +34,21 @@ impl ExecutionId {
     /// A new identity for an execution outside any flow, placed by its lane.
     pub fn solo(lane_id: &LaneId, config: &PartitionConfig) -> Self {
         Self::from_parts(lane_partition(lane_id, config).index, Uuid::now_v7())
+    }
+
+    /// A new identity for a member of a flow, placed with its flow.
+    pub fn for_flow(flow_id: &FlowId, config: &PartitionConfig) -> Self {
+        Self::deterministic_for_flow(flow_id, config, Uuid::now_v7())
+    }
+
+    /// The same under a UUID of the caller's.
+    pub fn deterministic_for_flow(flow_id: &FlowId, config: &PartitionConfig, id: Uuid) -> Self {
+        Self::from_parts(flow_partition(flow_id, config).index, id)
+    }
+
+    /// An identity outside any flow under a UUID of the caller's.
+    pub fn deterministic_solo(lane_id: &LaneId, config: &PartitionConfig, id: Uuid) -> Self {
+        Self::from_parts(lane_partition(lane_id, config).index, id)
     }
 
     pub fn from_parts(partition: u16, id: Uuid) -> Self {
@@ -129,6 +144,18 @@ mod tests {
         let id = ExecutionId::solo(&LaneId::new("default"), &PartitionConfig::default());
         assert_eq!(ExecutionId::parse(id.as_str()).unwrap(), id);
         assert!(id.partition() < 256);
+    }
+
+    #[test]
+    fn identities_are_placed_by_flow_or_lane() {
+        let (config, id) = (PartitionConfig::default(), Uuid::from_u128(7));
+        let (flow, lane) = (FlowId::new(), LaneId::new("default"));
+        let member = ExecutionId::deterministic_for_flow(&flow, &config, id);
+        assert_eq!(member.partition(), flow_partition(&flow, &config).index);
+        assert_eq!(ExecutionId::for_flow(&flow, &config).partition(), member.partition());
+        let solo = ExecutionId::deterministic_solo(&lane, &config, id);
+        assert_eq!(solo.partition(), ExecutionId::solo(&lane, &config).partition());
+        assert_eq!((member.uuid(), solo.uuid()), (id, id));
     }
 
     #[test]
