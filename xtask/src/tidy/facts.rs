@@ -24,6 +24,7 @@ pub fn missing(root: &Path) -> Result<Vec<Violation>, String> {
     }
     violations.extend(groups(root)?);
     violations.extend(modules(root)?);
+    violations.extend(exercises(root)?);
     Ok(violations)
 }
 
@@ -147,6 +148,26 @@ fn modules(root: &Path) -> Result<Vec<Violation>, String> {
     Ok(violations)
 }
 
+/// The exercises that `docs/proof.md` names, as `file::name` or `file::{one, other}`, and that do
+/// not exist.
+fn exercises(root: &Path) -> Result<Vec<Violation>, String> {
+    let page = "docs/proof.md";
+    let mut violations = Vec::new();
+    for (at, line) in read(root, page)?.lines().enumerate() {
+        for word in line.split('`').skip(1).step_by(2) {
+            let Some((file, names)) = word.split_once("::") else { continue };
+            let path = format!("crates/ff-conformance/src/exercise/{file}.rs");
+            let code = fs::read_to_string(root.join(path)).unwrap_or_default();
+            let names = names.trim_matches(['{', '}']).split(',').map(str::trim);
+            for name in names.filter(|name| !code.contains(&format!("fn {name}("))) {
+                let what = format!("names the exercise `{file}::{name}`, which does not exist");
+                violations.push(Violation::new(page, at + 1, what));
+            }
+        }
+    }
+    Ok(violations)
+}
+
 fn named(text: &str, name: &str) -> bool {
     text.contains(&format!("`{name}`"))
 }
@@ -195,14 +216,16 @@ mod tests {
         }
         fs::write(folder.join("docs/operating.md"), "").unwrap();
         fs::write(folder.join("docs/concepts.md"), "").unwrap();
+        fs::write(folder.join("docs/proof.md"), "| `flow::{gone, lost}` |").unwrap();
         let map = "# A\n\n- `a/src/`: `gone`, `gone.rs` and `A`.\n\nrest\n";
         fs::write(folder.join("ARCHITECTURE.md"), map).unwrap();
         let found = missing(&folder).unwrap();
         fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(found.len(), operating().len() + concepts().len() + 2);
+        assert_eq!(found.len(), operating().len() + concepts().len() + 4);
         let all: Vec<String> = found.iter().map(ToString::to_string).collect();
         let all = all.join("\n");
         assert!(all.contains("the group of operations `flow`"), "{all}");
         assert!(all.contains("names `gone` of a"), "{all}");
+        assert!(all.contains("the exercise `flow::lost`"), "{all}");
     }
 }

@@ -22,8 +22,9 @@ use crate::workload::ids::pause;
 const WORKERS: u64 = 2;
 /// Longer than a token lives, so that most are revoked while a claim waits.
 const CLAIM_WAIT: Duration = Duration::from_secs(4);
-/// How many revoked tokens are still tried.
+/// How many revoked tokens are still tried: the latest, and the first ones to the end.
 const LINGERING: usize = 6;
+const TO_THE_END: usize = 2;
 const RETRY: Duration = Duration::from_millis(50);
 /// How often a refused stream is asked for again.
 const REFUSED_PAUSE: Duration = Duration::from_millis(250);
@@ -59,7 +60,7 @@ pub async fn run_until_killed(
     let operator = Client::new(operator_url, ROOT_TOKEN, Recorder::open(dir, &sitting)?)?;
     let journal = Arc::new(Journal::append_to(&path(dir))?);
     let mut rng = fastrand::Rng::with_seed(seed);
-    let mut lingering = std::collections::VecDeque::new();
+    let mut lingering = Vec::new();
     loop {
         let Some(minted) = operator.mint(&mut rng).await else {
             tokio::time::sleep(RETRY).await;
@@ -77,9 +78,9 @@ pub async fn run_until_killed(
             tokio::time::sleep(RETRY).await;
         }
         life.end();
-        lingering.push_back(std::mem::take(&mut clients));
+        lingering.push(std::mem::take(&mut clients));
         if lingering.len() > LINGERING {
-            lingering.pop_front();
+            lingering.remove(TO_THE_END);
         }
     }
 }

@@ -69,6 +69,18 @@ fn a_server_that_forgets_commits_is_found_out() {
     assert!(found.iter().any(|words| run.output.contains(words)), "{}", run.output);
 }
 
+/// Of two servers one knows a token for up to five seconds after the other has revoked it, which a
+/// run that allows no time at all must find.
+#[test]
+fn a_token_that_outlives_its_revocation_is_found_out() {
+    let few = ["http", "--store", "postgres", "--server-kills", "1", "--worker-kills", "4"];
+    let strict = ["--revoked-ms", "0", "--min-ms", "600", "--max-ms", "1200"];
+    let folder = tempfile::tempdir().unwrap();
+    let dir = ["--dir", folder.path().to_str().unwrap()];
+    let run = chaos(&[&few[..], &strict[..], &dir[..]].concat());
+    assert!(!run.passed && run.output.contains("Trespass: "), "{}", run.output);
+}
+
 struct Run {
     passed: bool,
     output: String,
