@@ -325,7 +325,11 @@ async fn only_an_admin_names_another_creator() {
     let body = json!({ "name": "ci", "scopes": ["submit", "read"], "namespaces": ["default"] });
     let made = server.client.post("/v1/tokens", body).await.expect(201);
     let ci = server.client.with(made["token"].as_str());
-    let work = |creator: &str| json!({ "lane_id": "l", "execution_kind": "k", "creator_identity": creator });
+    let work = |creator: &str| {
+        let mut work = json!({ "lane_id": "l", "execution_kind": "k" });
+        work["creator_identity"] = json!(creator);
+        work
+    };
     ci.post("/v1/executions", work("boss")).await.refused(403, "forbidden");
     ci.post("/v1/executions", work("ci")).await.expect(201);
     let made = server.client.post("/v1/executions", work("boss")).await.expect(201);
