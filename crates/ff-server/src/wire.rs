@@ -39,6 +39,9 @@ impl<'r> Submitter<'r> {
     /// A submission in the caller's namespace. A key in the body goes before the given one.
     pub fn submission(&self, item: SubmitRequest, key: Option<String>) -> Answered<Submission> {
         let invalid = |detail: &str| Refusal::invalid(detail);
+        if item.execution_id.is_some() {
+            check_may_choose(self.principal, "execution_id")?;
+        }
         let payload = item.bytes().map_err(|error| invalid(&error.to_string()))?;
         let given = item.payload.as_ref().map(|_| JSON.to_owned());
         let key = item.idempotency_key.or(key);
@@ -81,6 +84,18 @@ impl<'r> Submitter<'r> {
         }
         tags
     }
+}
+
+/// Ids are one set for all namespaces. A caller that sees one of them could learn from the answer to
+/// a chosen id whether another namespace uses it, so it is told the same whatever id it chooses.
+pub fn check_may_choose(principal: &Principal, what: &str) -> Answered<()> {
+    if principal.is_everywhere() {
+        return Ok(());
+    }
+    let detail = format!(
+        "to choose {what}, the token must be good in all namespaces; use an idempotency key"
+    );
+    Err(Refusal::new("forbidden", detail))
 }
 
 /// Whose work it is: the token's own, unless an admin says otherwise.

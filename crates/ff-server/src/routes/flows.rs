@@ -116,6 +116,9 @@ async fn submit(call: Call<Nothing, SubmitFlowRequest>) -> Answered<Answer<Submi
         return Err(Refusal::invalid("Idempotency-Key and idempotency_key differ"));
     }
     let submitter = Submitter::new(&call.door, &call.headers)?;
+    if body.flow_id.is_some() {
+        wire::check_may_choose(call.door.principal(), "flow_id")?;
+    }
     // A flow under an id of the caller's own is accepted once without a key.
     let header = call.idempotency_key.filter(|_| body.flow_id.is_none());
     let args = SubmitFlowArgs {

@@ -241,6 +241,7 @@ impl<'f> Delivery<'f> {
             }
         };
         let message = Message {
+            namespace: self.claimed.webhook.namespace.as_str(),
             url: &self.claimed.webhook.url,
             secrets: &secrets,
             id,

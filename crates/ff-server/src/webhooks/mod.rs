@@ -4,6 +4,7 @@
 mod envelope;
 mod follow;
 pub mod guard;
+mod places;
 pub mod secret;
 mod sender;
 

@@ -8,22 +8,20 @@ use ff_core::contracts::{Event, WebhookAttempt};
 use ff_core::types::TimestampMs;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, header};
-use tokio::sync::Semaphore;
 
 use super::envelope;
 use super::guard::Guard;
+use super::places::Places;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// From the first byte to the head of the answer.
 pub const PATIENCE: Duration = Duration::from_secs(15);
-/// So many attempts are under way at once.
-const AT_ONCE: usize = 32;
 
 pub struct Sender {
     guard: Guard,
     /// Made when it is first needed, because most servers have no webhooks.
     client: OnceLock<Client>,
-    places: Semaphore,
+    places: Places,
     pub delivered: AtomicU64,
     pub failed: AtomicU64,
 }
@@ -38,6 +36,8 @@ pub struct Sent {
 
 /// What is to be sent, and what to sign it with.
 pub struct Message<'m> {
+    /// The webhook's own; empty if it is for all of them.
+    pub namespace: &'m str,
     pub url: &'m str,
     pub secrets: &'m [Vec<u8>],
     pub id: &'m str,
@@ -50,7 +50,7 @@ impl Sender {
         Self {
             guard,
             client: OnceLock::new(),
-            places: Semaphore::new(AT_ONCE),
+            places: Places::default(),
             delivered: AtomicU64::default(),
             failed: AtomicU64::default(),
         }
@@ -61,7 +61,7 @@ impl Sender {
     }
 
     pub async fn send(&self, message: Message<'_>) -> Sent {
-        let _place = self.places.acquire().await;
+        let _place = self.places.take(message.namespace).await;
         let begun = Instant::now();
         let answered = self.post(&message).await;
         let (status, retry_after) = match &answered {

@@ -204,3 +204,42 @@ async fn routes_without_a_namespace_refuse_one() {
     }
     server.stop().await;
 }
+
+/// A chosen id is answered alike, whether another namespace uses it or nothing does.
+#[tokio::test]
+async fn a_submission_does_not_tell_which_ids_others_use() {
+    let server = Server::start().await;
+    let theirs = server.submit("l", json!("theirs")).await;
+    let node = |id: &str| json!({ "name": "n", "work": { "lane_id": "l", "execution_kind": "k", "execution_id": id } });
+    let graph = json!({ "nodes": [{
+        "name": "n", "work": { "lane_id": "l", "execution_kind": "k" },
+    }] });
+    let flow = server.client.post("/v1/flows", graph.clone()).await.expect(201);
+    let stranger = server.user(&["admin"], &["own"]).await;
+    let fresh = "{fp:0}:0193b3c4-0000-7000-8000-000000000001";
+    let mut answers = Vec::new();
+    for id in [theirs.as_str(), fresh] {
+        let work = json!({ "lane_id": "l", "execution_kind": "k", "execution_id": id });
+        let batch = json!({ "executions": [work] });
+        let flow = json!({ "nodes": [node(id)] });
+        let mut told = Vec::new();
+        for (path, body) in
+            [("/v1/executions", work), ("/v1/executions/batch", batch), ("/v1/flows", flow)]
+        {
+            let mut answer = stranger.post(path, body).await.json();
+            if let Some(answer) = answer.as_object_mut() {
+                answer.remove("request_id");
+            }
+            told.push(answer);
+        }
+        answers.push(told);
+    }
+    assert_eq!(answers[0], answers[1]);
+    let mut graphs = [graph.clone(), graph];
+    graphs[0]["flow_id"] = flow["flow_id"].clone();
+    graphs[1]["flow_id"] = json!("0193b3c4-0000-7000-8000-000000000001");
+    for graph in graphs {
+        stranger.post("/v1/flows", graph).await.refused(403, "forbidden");
+    }
+    server.stop().await;
+}

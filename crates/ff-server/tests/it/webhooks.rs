@@ -286,3 +286,46 @@ async fn webhooks_are_paused_disabled_rotated_and_forgotten() {
     client.get(&path).await.refused(404, "not_found");
     server.stop().await;
 }
+
+/// Accepts connections, tells of each, and answers none of them.
+async fn silent_receiver() -> (String, tokio::sync::mpsc::UnboundedReceiver<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (accepted, connections) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        loop {
+            tokio::select! {
+                stream = listener.accept() => open.push(stream),
+                () = accepted.closed() => return,
+            }
+            let _ = accepted.send(());
+        }
+    });
+    (url, connections)
+}
+
+#[tokio::test]
+async fn slow_receivers_of_one_tenant_delay_no_other() {
+    let mut receiver = Receiver::start().await;
+    let server = Server::start_with(allowing()).await;
+    let (slow, other) =
+        (server.user(&["admin"], &["slow"]).await, server.user(&["admin"], &["other"]).await);
+    let (url, mut connections) = silent_receiver().await;
+    for at in 0..96 {
+        let body = json!({ "url": url, "name": at.to_string(), "event_types": ["submitted"] });
+        slow.post("/v1/webhooks", body).await.expect(201);
+    }
+    let body = json!({ "url": receiver.url(), "name": "x", "event_types": ["submitted"] });
+    other.post("/v1/webhooks", body).await.expect(201);
+    let work = json!({ "lane_id": "l", "execution_kind": "k" });
+    slow.post("/v1/executions", work.clone()).await.expect(201);
+    for _ in 0..8 {
+        connections.recv().await.unwrap();
+    }
+    other.post("/v1/executions", work).await.expect(201);
+    // One round of the slow ones takes as long as this is patient.
+    receiver.next().await;
+    drop(connections);
+    server.stop().await;
+}
