@@ -9,7 +9,7 @@ use ff_core::types::{ExecutionId, LaneId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{BytesError, Problem, Span, bytes};
+use crate::{BytesError, Problem, Span, bounded, bytes};
 
 /// One piece of work. Only the lane and the kind are needed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -46,9 +46,11 @@ pub struct SubmitRequest {
     /// The key holds until the execution has finished, however long that takes.
     #[serde(default)]
     pub unique_until_finished: bool,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "bounded::map::<_, { bounded::TAGS }>")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "bounded::policy")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<ExecutionPolicy>,
     /// Not handed out before this much time has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,6 +70,7 @@ impl SubmitRequest {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitBatchRequest {
+    #[serde(deserialize_with = "bounded::list::<_, _, { bounded::BATCH }>")]
     pub executions: Vec<SubmitRequest>,
 }
 

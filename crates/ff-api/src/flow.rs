@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{BytesError, Span, SubmitRequest, bytes};
+use crate::{BytesError, Span, SubmitRequest, bounded, bytes};
 
 /// One node of a graph.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
@@ -42,11 +42,14 @@ pub struct SubmitFlowRequest {
     /// flow, so no `flow_id` may stand beside it. `Idempotency-Key` says the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "bounded::map::<_, { bounded::TAGS }>")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
+    #[serde(deserialize_with = "bounded::list::<_, _, { bounded::NODES }>")]
     pub nodes: Vec<FlowNodeRequest>,
     /// `to` depends on `from`; each end is a node's name or an execution id.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, { bounded::EDGES }>")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub edges: Vec<FlowEdge>,
 }
 
@@ -55,10 +58,10 @@ pub struct SubmitFlowRequest {
 #[serde(deny_unknown_fields)]
 pub struct ExtendFlowRequest {
     pub handle: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, { bounded::NODES }>")]
     pub nodes: Vec<FlowNodeRequest>,
     /// Between these nodes, from members to them, and into members that have not started.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, { bounded::EDGES }>")]
     pub edges: Vec<FlowEdge>,
 }
 

@@ -8,7 +8,7 @@ use ff_core::types::{ExecutionId, LaneId, Namespace, TimestampMs, WorkerId, Work
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{BytesError, Problem, Signal, Span, bytes};
+use crate::{BytesError, Problem, Signal, Span, bounded, bytes};
 
 /// A request for work from any of several lanes.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -85,6 +85,7 @@ impl ClaimedExecution {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RenewRequest {
+    #[serde(deserialize_with = "bounded::list::<_, _, { bounded::BATCH }>")]
     pub handles: Vec<String>,
 }
 
@@ -189,6 +190,7 @@ pub struct DelayAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeaseBatchRequest {
+    #[serde(deserialize_with = "bounded::list::<_, _, { bounded::BATCH }>")]
     pub operations: Vec<LeaseOperation>,
 }
 

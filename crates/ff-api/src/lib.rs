@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bounded;
 mod bulk;
 pub mod bytes;
 mod execution;

@@ -10,6 +10,7 @@ use ff_core::types::{ExecutionId, LaneId, Namespace, TimestampMs};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::bounded;
 use crate::bytes::{self, BytesError};
 
 /// What each run submits. It also carries the tags `schedule.name` and `schedule.due_at`.
@@ -30,9 +31,11 @@ pub struct ScheduleTemplate {
     pub payload_encoding: Option<String>,
     #[serde(default)]
     pub priority: i32,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, deserialize_with = "bounded::map::<_, { bounded::TAGS }>")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "bounded::policy")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<ExecutionPolicy>,
 }
 

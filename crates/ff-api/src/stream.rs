@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use crate::{BytesError, Span, bytes};
+use crate::{BytesError, Span, bounded, bytes};
 
 /// The holder records what it has done under a name.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
@@ -53,6 +53,7 @@ pub struct StepsAnswer {
 #[serde(deny_unknown_fields)]
 pub struct AppendFramesRequest {
     pub handle: String,
+    #[serde(deserialize_with = "bounded::list::<_, _, { bounded::BATCH }>")]
     pub frames: Vec<FrameInput>,
     /// Names this call, so that a repeat is recognised.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 //! values of a name that comes twice, half a surrogate pair or a number that no double holds.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -11,15 +12,21 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 /// double.
 pub fn check(json: &[u8]) -> Result<(), serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(json);
-    Strict.deserialize(&mut reader)?;
+    let names = Cell::new(0);
+    Strict { names: &names }.deserialize(&mut reader)?;
     reader.end()
 }
 
-/// Looks at a value and keeps nothing of it.
-#[derive(Clone, Copy)]
-struct Strict;
+/// How many names may be remembered at once: those of one object and of all around it.
+const NAMES: usize = 200_000;
 
-impl<'de> DeserializeSeed<'de> for Strict {
+/// Looks at a value and keeps nothing of it but the names of open objects.
+#[derive(Clone, Copy)]
+struct Strict<'c> {
+    names: &'c Cell<usize>,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, given: D) -> Result<(), D::Error> {
@@ -27,7 +34,7 @@ impl<'de> DeserializeSeed<'de> for Strict {
     }
 }
 
-impl<'de> Visitor<'de> for Strict {
+impl<'de> Visitor<'de> for Strict<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +66,7 @@ impl<'de> Visitor<'de> for Strict {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        while items.next_element_seed(Strict)?.is_some() {}
+        while items.next_element_seed(self)?.is_some() {}
         Ok(())
     }
 
@@ -70,8 +77,13 @@ impl<'de> Visitor<'de> for Strict {
                 let shown: String = twice.chars().take(40).collect();
                 return Err(A::Error::custom(format!("the name {shown:?} comes twice")));
             }
-            fields.next_value_seed(Strict)?;
+            self.names.set(self.names.get() + 1);
+            if self.names.get() > NAMES {
+                return Err(A::Error::custom(format!("more than {NAMES} names in open objects")));
+            }
+            fields.next_value_seed(self)?;
         }
+        self.names.set(self.names.get() - names.len());
         Ok(())
     }
 }
@@ -135,5 +147,14 @@ mod tests {
         ] {
             assert!(check(bad.as_bytes()).is_err(), "{bad}");
         }
+        let object = |names: usize| {
+            let fields: Vec<String> = (0..names).map(|at| format!("\"{at}\":{{}}")).collect();
+            format!("{{{}}}", fields.join(","))
+        };
+        assert!(check(object(NAMES).as_bytes()).is_ok());
+        assert!(check(object(NAMES + 1).as_bytes()).is_err());
+        // What is closed again does not count.
+        let half = object(NAMES / 2);
+        assert!(check(format!("[{half},{half},{half}]").as_bytes()).is_ok());
     }
 }

@@ -148,8 +148,10 @@ pub fn parse<B: DeserializeOwned>(body: &[u8]) -> Answered<B> {
         return Err(Refusal::invalid("the body must be a JSON object"));
     }
     let unreadable = |error| Refusal::invalid(format!("the body cannot be read: {error}"));
+    // Understood first: a list that is too long is refused as soon as it is.
+    let understood = serde_json::from_slice(body).map_err(unreadable)?;
     ff_api::strict::check(body).map_err(unreadable)?;
-    serde_json::from_slice(body).map_err(unreadable)
+    Ok(understood)
 }
 
 /// The deepest nesting of brackets outside strings. It is exact for valid JSON.

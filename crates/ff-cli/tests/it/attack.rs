@@ -89,7 +89,8 @@ impl Server {
     }
 
     async fn token(&self, name: &str) -> String {
-        let body = json!({ "name": name, "scopes": ["submit", "read"], "namespaces": ["default"] });
+        let scopes = ["submit", "read", "work"];
+        let body = json!({ "name": name, "scopes": scopes, "namespaces": ["default"] });
         let (status, made) = self.ask("POST /v1/tokens", ROOT, body.to_string().as_bytes()).await;
         assert_eq!(status, 201);
         let made: Value = serde_json::from_slice(&made).expect("JSON");
@@ -195,4 +196,59 @@ async fn large_bodies_at_once_take_turns() {
     };
     tokio::join!(all, beside);
     server.serves(&honest, "after large bodies").await;
+}
+
+/// Bodies of a few bytes a value, which take many times their size once they are understood.
+fn dense() -> Vec<(&'static str, Vec<u8>)> {
+    let fill = |item: &str| vec![item; 15 * MIB / (item.len() + 1)].join(",");
+    let names = (0..15 * MIB / 13).map(|at| format!("\"{at:07}\":1")).collect::<Vec<_>>().join(",");
+    let work = r#"{"lane_id":"l","execution_kind":"k"}"#;
+    let node = format!(r#"{{"name":"n","work":{work}}}"#);
+    let words = (0..15 * MIB / 10).map(|at| format!("\"{at:07}\"")).collect::<Vec<_>>().join(",");
+    vec![
+        ("POST /v1/executions/batch", format!(r#"{{"executions":[{}]}}"#, fill(work))),
+        ("POST /v1/leases/batch", {
+            let progress = r#"{"progress":{"handle":""}}"#;
+            format!(r#"{{"operations":[{}]}}"#, fill(progress))
+        }),
+        ("POST /v1/flows", format!(r#"{{"nodes":[{}]}}"#, fill(&node))),
+        ("POST /v1/flows", {
+            format!(r#"{{"nodes":[{node}],"edges":[{}]}}"#, fill(r#"{"from":"n","to":"m"}"#))
+        }),
+        ("POST /v1/executions/batch", {
+            let tagged = work.replace('}', r#","tags":{"#);
+            format!(r#"{{"executions":[{tagged}{}}}}}]}}"#, names.replace(":1", ":\"\""))
+        }),
+        ("POST /v1/executions/batch", {
+            let paid = work.replace('}', r#","payload":{"#);
+            format!(r#"{{"executions":[{paid}{names}}}}}]}}"#)
+        }),
+        ("POST /v1/executions/batch", {
+            let routed = work
+                .replace('}', r#","policy":{"routing_requirements":{"required_capabilities":["#);
+            format!(r#"{{"executions":[{routed}{words}]}}}}}}]}}"#)
+        }),
+    ]
+    .into_iter()
+    .map(|(target, body)| (target, body.into_bytes()))
+    .collect()
+}
+
+#[tokio::test]
+async fn bodies_do_not_grow_without_bound_when_they_are_read() {
+    let server = Server::start();
+    let honest = server.token("honest").await;
+    let mut attackers = Vec::new();
+    for at in 0..2 {
+        attackers.push(server.token(&format!("attacker {at}")).await);
+    }
+    for (target, body) in dense() {
+        let all = attackers.iter().map(|token| server.ask(target, token, &body));
+        let answers = futures_util::future::join_all(all).await;
+        for (status, answer) in answers {
+            let answer = String::from_utf8_lossy(&answer).into_owned();
+            assert!(matches!(status, 0 | 200 | 400..500 | 503), "{target}: {status} {answer}");
+        }
+        server.serves(&honest, &format!("after dense bodies for {target}")).await;
+    }
 }
