@@ -12,10 +12,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
-use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{
-    AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, Spec, TimerKey,
-    TimerKind, TimerRow, Value,
+    AttemptKey, EventRow, ExecutionRow, FlowKey, IdempotencyKey, IdempotencyRow, Spec, Value,
 };
 use ff_core::state::EligibilityState;
 use ff_core::store::cells::{Cells, Reader, Words, readable};
@@ -326,7 +324,7 @@ impl Loader<'_> {
                    ORDER BY due_at_ms, kind, subject LIMIT $2";
         let query = sqlx::query(sql).bind(world.now.0).bind(whole(limit));
         for cells in self.fetch(query).await? {
-            let timer = timer(&Column(&cells), self.words)?;
+            let timer = Reader::new(&Column(&cells), self.words).timer()?;
             executions.extend(timer.members.iter().map(|member| member.execution));
             world.timers.load(timer.clone());
             world.due_timers.push(timer);
@@ -391,17 +389,6 @@ pub(crate) fn needs_no_locks(needs: &Needs) -> bool {
 
 pub(crate) fn was_never_leased(row: &ExecutionRow) -> bool {
     row.lease_epoch == 0 && row.version > 0
-}
-
-fn timer(cells: &Column<'_>, words: &mut Words) -> Result<TimerRow, StoreError> {
-    let mut reader = Reader::new(cells, words);
-    let due_at = TimestampMs(reader.number()?);
-    let kind = reader.own_text()?.unwrap_or_default();
-    let kind = TimerKind::read(&kind)
-        .ok_or_else(|| StoreError::Corrupt(format!("unknown timer {kind:?}")))?;
-    let key = TimerKey { due_at, kind, subject: reader.uuid()? };
-    let members = reader.bytes()?.unwrap_or_default();
-    Ok(TimerRow { key, members: TimerRow::decode_members(&members) })
 }
 
 fn idempotency(cells: &Column<'_>, words: &mut Words) -> Result<IdempotencyRow, StoreError> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, LaneRow};
+use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, LaneRow, TimerKey, TimerRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{
@@ -143,6 +143,7 @@ impl Reads<'_> {
             Query::Records { keys, scans } => rows.records = self.records(&keys, &scans).await?,
             Query::Log => rows.log = Some(self.log().await?),
             Query::NextDue(scan) => (rows.next_due, rows.now) = self.next_due(scan, now).await?,
+            Query::Timers { after, limit } => rows.timers = self.timers(after, limit).await?,
         }
         Ok(rows)
     }
@@ -353,6 +354,24 @@ impl Reads<'_> {
             _ => None,
         };
         Ok((timer.into_iter().chain(unannounced).chain(retired).min(), clock))
+    }
+
+    async fn timers(
+        &mut self,
+        after: Option<TimerKey>,
+        limit: usize,
+    ) -> Result<Vec<TimerRow>, StoreError> {
+        let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer \
+                   WHERE (due_at_ms, kind, subject) > ($1, $2, $3) \
+                   ORDER BY due_at_ms, kind, subject LIMIT $4";
+        let query = sqlx::query(sql)
+            .bind(after.map_or(i64::MIN, |key| key.due_at.0))
+            .bind(after.map_or("", |key| key.kind.word()))
+            .bind(after.map_or(Uuid::nil(), |key| key.subject))
+            .bind(whole(limit));
+        let mut words = Words::default();
+        let found = self.fetch(query).await?;
+        found.iter().map(|cells| Reader::new(&Column(cells), &mut words).timer()).collect()
     }
 
     /// Whether the oldest event lies before the newest `keep` endings.

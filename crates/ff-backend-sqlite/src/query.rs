@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey};
+use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, TimerKey, TimerRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
 use ff_core::store::{
@@ -68,6 +68,7 @@ pub(crate) async fn run(
         Query::Records { keys, scans } => rows.records = reads.records(&keys, &scans).await?,
         Query::Log => rows.log = Some(reads.log().await?),
         Query::NextDue(scan) => rows.next_due = reads.next_due(scan, now).await?,
+        Query::Timers { after, limit } => rows.timers = reads.timers(after, limit).await?,
     }
     Ok(rows)
 }
@@ -290,6 +291,24 @@ impl Reads<'_> {
         };
         let unannounced = (found.int(3)? == Some(1)).then_some(now);
         Ok(timer.into_iter().chain(retired).chain(unannounced).min())
+    }
+
+    async fn timers(
+        &self,
+        after: Option<TimerKey>,
+        limit: usize,
+    ) -> Result<Vec<TimerRow>, StoreError> {
+        let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer \
+                   WHERE ?1 IS NULL OR (due_at_ms, kind, subject) > (?1, ?2, ?3) \
+                   ORDER BY due_at_ms, kind, subject LIMIT ?4";
+        let query = sqlx::query(sql)
+            .bind(after.map(|key| key.due_at.0))
+            .bind(after.map(|key| key.kind.word()))
+            .bind(after.map(|key| key.subject))
+            .bind(whole(limit));
+        let mut words = Words::default();
+        let found = self.fetch(query).await?;
+        found.iter().map(|cells| Reader::new(&Read(cells), &mut words).timer()).collect()
     }
 
     /// The last place in the log before the newest `keep` endings.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// A snapshot taken when the execution is created. Absent parts mean the defaults below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -38,6 +39,42 @@ impl ExecutionPolicy {
     /// How many workers may lose their lease on an execution before it fails.
     pub fn max_reclaims(&self) -> u32 {
         self.max_reclaim_count.unwrap_or(self.timeout_policy.max_reclaim_count)
+    }
+
+    /// Reads a stored policy as far as it is known here, and names the parts that are not. One
+    /// field that a newer program or a person has written must not cost the rest of it.
+    pub fn read(json: &str) -> (Self, Vec<String>) {
+        if let Ok(policy) = serde_json::from_str(json) {
+            return (policy, Vec::new());
+        }
+        let Ok(Value::Object(stored)) = serde_json::from_str(json) else {
+            return (Self::default(), vec!["the whole of it".to_owned()]);
+        };
+        let (mut known, mut unread) = (Map::new(), Vec::new());
+        for (name, value) in stored {
+            if Self::knows(&name, &value) {
+                known.insert(name, value);
+                continue;
+            }
+            let Value::Object(parts) = value else {
+                unread.push(name);
+                continue;
+            };
+            let is_known = |part: &(String, Value)| {
+                Self::knows(&name, &Value::Object(Map::from_iter([part.clone()])))
+            };
+            let (parts, rest): (Vec<_>, Vec<_>) = parts.into_iter().partition(is_known);
+            unread.extend(rest.into_iter().map(|(part, _)| format!("{name}.{part}")));
+            if !parts.is_empty() {
+                known.insert(name, Value::Object(Map::from_iter(parts)));
+            }
+        }
+        (serde_json::from_value(Value::Object(known)).unwrap_or_default(), unread)
+    }
+
+    fn knows(name: &str, value: &Value) -> bool {
+        let alone = Map::from_iter([(name.to_owned(), value.clone())]);
+        serde_json::from_value::<Self>(Value::Object(alone)).is_ok()
     }
 }
 
@@ -195,6 +232,20 @@ mod tests {
         for entropy in 0..2_000 {
             assert!((200..=400).contains(&exponential(true).delay_ms(2, entropy)));
         }
+    }
+
+    #[test]
+    fn what_is_known_of_a_policy_is_read() {
+        let stored = r#"{"retry_policy": {"max_retries": 7, "colour": "red"},
+            "timeout_policy": {"attempt_timeout_ms": "soon"}, "max_replay_count": 2, "newer": []}"#;
+        let (policy, unread) = ExecutionPolicy::read(stored);
+        assert_eq!(unread, ["newer", "retry_policy.colour", "timeout_policy.attempt_timeout_ms"]);
+        let mut expected = ExecutionPolicy { max_replay_count: Some(2), ..Default::default() };
+        expected.retry_policy.max_retries = 7;
+        assert_eq!(policy, expected);
+        assert_eq!(ExecutionPolicy::read("{}"), Default::default());
+        let (policy, unread) = ExecutionPolicy::read("7");
+        assert_eq!((policy, unread.len()), (ExecutionPolicy::default(), 1));
     }
 
     #[test]

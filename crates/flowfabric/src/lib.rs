@@ -26,8 +26,8 @@
 
 pub use ff_core::engine_backend::{
     BulkOperations, CounterOperations, EngineBackend, FlowOperations, LimitOperations, Namespaced,
-    ScheduleOperations, StepOperations, StreamOperations, SuspensionOperations, TokenOperations,
-    WebhookOperations, WorkerOperations,
+    ScheduleOperations, StepOperations, StreamOperations, SuspensionOperations, TimerOperations,
+    TokenOperations, WebhookOperations, WorkerOperations,
 };
 pub use ff_core::{
     backend, condition, contracts, engine, engine_error, limits, partition, policy, state, token,

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ff_core::contracts::{Drift, FlowStatus, ListExecutionsArgs, ListFlowsArgs, ListOrder};
-use ff_core::engine_backend::{CounterOperations, EngineBackend, FlowOperations};
+use ff_core::contracts::{
+    Drift, FlowStatus, ListExecutionsArgs, ListFlowsArgs, ListOrder, MissingTimer, UnreadPolicy,
+};
+use ff_core::engine_backend::{CounterOperations, EngineBackend, FlowOperations, TimerOperations};
 use ff_core::engine_error::EngineError;
 use ff_core::limits;
 use ff_core::state::{LaneState, PublicState};
@@ -24,8 +26,8 @@ pub struct Doctor {
     /// Waiting longer than this counts as a finding.
     #[arg(long, value_parser = crate::cli::span, default_value = "15m")]
     old: ff_api::Span,
-    /// Mend what can be mended without losing anything: whatever is overdue is done, and counters
-    /// that are wrong are counted again.
+    /// Mend what can be mended without losing anything: missing timers are armed again, whatever is
+    /// overdue is done, and counters that are wrong are counted again.
     #[arg(long)]
     repair: bool,
 }
@@ -50,10 +52,16 @@ impl Doctor {
         let bad = findings.iter().filter(|finding| finding["ok"] == false).count();
         let columns = [column("CHECK", "check"), column("OK", "ok"), column("FOUND", "found")];
         output.list(&json!({ "checks": findings }), "checks", &columns)?;
+        let hint = if self.repair {
+            "what is left needs a decision: see what each check found"
+        } else {
+            "`flowfabric doctor --repair` mends what can be mended safely"
+        };
         match bad {
             0 => Ok(()),
-            _ => Err(Failure::new(Exit::Failure, format!("{bad} checks found something"))
-                .hint("`flowfabric doctor --repair` mends what can be mended safely")),
+            _ => {
+                Err(Failure::new(Exit::Failure, format!("{bad} checks found something")).hint(hint))
+            }
         }
     }
 
@@ -67,6 +75,12 @@ impl Doctor {
     }
 
     async fn mend(&self, backend: &dyn EngineBackend) -> Result<(), EngineError> {
+        let progress = Progress::spinner("looking for missing timers");
+        let armed = progress.spin(backend.check_timers(true)).await?.missing;
+        drop(progress);
+        for timer in &armed {
+            say(&format!("armed again: {}", missing(timer)));
+        }
         let progress = Progress::spinner("doing what is overdue");
         let swept = progress.spin(backend.engine().sweep()).await?;
         drop(progress);
@@ -104,6 +118,7 @@ impl Doctor {
         findings.push(self.oldest(backend, store.now()).await?);
 
         findings.push(overdue(backend, store.now()).await?);
+        findings.extend(waits(backend).await?);
         findings.push(leases(backend, store.now()).await?);
         findings.push(counters(backend).await?);
 
@@ -151,6 +166,36 @@ async fn overdue(backend: &dyn EngineBackend, now: TimestampMs) -> Result<Value,
         true => finding("timers", true, "none is late"),
         false => finding("timers", late <= LATE, &format!("{} s late", late.as_secs())),
     })
+}
+
+/// What waits for a time and has no timer, and policies that have no effect in part.
+async fn waits(backend: &dyn EngineBackend) -> Result<[Value; 2], EngineError> {
+    let progress = Progress::spinner("looking for missing timers");
+    let check = progress.spin(backend.check_timers(false)).await?;
+    let words = match check.missing.len() {
+        0 => format!("{} wait for a time, and each has a timer", check.waits),
+        count => {
+            let told: Vec<_> = check.missing.iter().take(TOLD).map(missing).collect();
+            format!("{count} would wait for ever: {}", told.join("; "))
+        }
+    };
+    let waits = finding("waits", check.missing.is_empty(), &words);
+    let words = match check.policies.len() {
+        0 => "all can be read".to_owned(),
+        count => {
+            let unread = |policy: &UnreadPolicy| {
+                format!("{} of {}", policy.parts.join(", "), policy.execution_id)
+            };
+            let told: Vec<_> = check.policies.iter().take(TOLD).map(unread).collect();
+            format!("{count} have parts that have no effect: {}", told.join("; "))
+        }
+    };
+    Ok([waits, finding("policies", check.policies.is_empty(), &words)])
+}
+
+fn missing(timer: &MissingTimer) -> String {
+    let MissingTimer { kind, subject, due_at } = timer;
+    format!("the {kind} timer of {subject}, due at {due_at}")
 }
 
 /// Leases that ended and that nobody has taken back.

@@ -69,6 +69,41 @@ fn a_store_is_mended_on_request() {
     assert!(old.stdout.contains("oldest waiting"), "{}", old.stdout);
 }
 
+/// A store that has lost its timers: work waits for a delay that is over, and a worker has died.
+async fn without_timers(path: &str) {
+    let mut options = SqliteOptions::new(path);
+    options.clock = Arc::new(ManualClock::new(1_600_000_000_000));
+    let engine = SqliteBackend::open(options).await.expect("a store");
+    let delayed = Submission::new("lane", "kind").delay(Duration::from_secs(60));
+    engine.submit(vec![Submission::new("lane", "kind"), delayed]).await.expect("submit");
+    assert_eq!(engine.claim_many(claim()).await.expect("claim").len(), 1);
+    let lost =
+        engine.submit_with(|sqlite| Ok((sqlite.execute("DELETE FROM ff_timer", [])?, vec![])));
+    assert_eq!(lost.await.expect("deleted").0, 2);
+    engine.close().await;
+}
+
+#[test]
+fn missing_timers_are_told_and_armed_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("a plain path");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(without_timers(&format!("{data}/flowfabric.db")));
+    let sick = command::run(&["doctor", "--data", data, "-o", "json"], &[]);
+    assert_eq!(sick.code, 1, "{}", sick.stderr);
+    assert!(found(&parsed(&sick), "waits").starts_with("2 would wait for ever: the lease timer"));
+    assert!(sick.stderr.contains("--repair"), "{}", sick.stderr);
+    let doctor = ["doctor", "--data", data, "--repair", "-o", "json"];
+    let mended = command::run(&doctor, &[]);
+    assert_eq!(mended.stderr.matches("armed again: ").count(), 2, "{}", mended.stderr);
+    let checks = parsed(&mended);
+    assert_eq!(found(&checks, "waits"), "0 wait for a time, and each has a timer");
+    assert_eq!(found(&checks, "leases"), "0 expired and still held");
+    assert_eq!(found(&checks, "backlog"), "2 waiting, 0 active", "both can be handed out");
+    // They have been waiting for years, which no repair can change.
+    assert!(mended.code == 1 && !mended.stderr.contains("--repair"), "{}", mended.stderr);
+}
+
 /// Somebody has written into the table by hand.
 struct ByHand(LimitStateRow);
 

@@ -14,11 +14,11 @@ use super::{Fixture, LANE, code, failure, item};
 
 const DAY: u64 = 24 * 60 * 60 * 1000;
 
-fn cancel() -> BulkAction {
+pub(super) fn cancel() -> BulkAction {
     BulkAction::Cancel { reason: "tidying up".into() }
 }
 
-fn waiting() -> BulkFilter {
+pub(super) fn waiting() -> BulkFilter {
     BulkFilter { states: vec![PublicState::Waiting], ..BulkFilter::default() }
 }
 
@@ -27,7 +27,7 @@ async fn submit_many(f: &Fixture, count: usize, item: &Submission) -> Vec<Execut
     outcomes.iter().map(|outcome| outcome.execution_id().unwrap().clone()).collect()
 }
 
-async fn start(f: &Fixture, filter: BulkFilter, action: BulkAction) -> BulkSnapshot {
+pub(super) async fn start(f: &Fixture, filter: BulkFilter, action: BulkAction) -> BulkSnapshot {
     let args = StartBulkArgs { filter, action, by: "me".into(), request_id: None };
     f.backend.start_bulk(args).await.unwrap()
 }

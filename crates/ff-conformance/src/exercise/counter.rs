@@ -3,7 +3,9 @@
 use ff_core::contracts::{
     Drift, ExtendFlowArgs, FlowNode, FlowStatus, ListFlowsArgs, PutQuotaArgs, WaitChildrenResult,
 };
-use ff_core::engine_backend::{CounterOperations, FlowOperations, LimitOperations};
+use ff_core::engine_backend::{
+    CounterOperations, FlowOperations, LimitOperations, TimerOperations,
+};
 use ff_core::engine_error::EngineError;
 use ff_core::operations::Operation;
 use ff_core::rows::{
@@ -17,8 +19,10 @@ use ff_core::types::FlowId;
 use super::flow_graph::{Planted, describe, graph, plant, take};
 use super::{Fixture, budget, code, item, quota};
 
-/// Whatever an exercise has done, every counter says how many there are.
+/// Whatever an exercise has done, every counter says how many there are, and whatever waits for a
+/// time has a timer.
 pub(super) async fn check(f: &Fixture) {
+    assert_eq!(f.backend.check_timers(false).await.unwrap().missing, []);
     assert_eq!(f.backend.recount_limits(false).await.unwrap(), []);
     let mut args = ListFlowsArgs { limit: 1_000, ..ListFlowsArgs::default() };
     loop {

@@ -42,6 +42,7 @@ mod submit;
 mod subscription;
 mod suspend;
 mod suspend_timeout;
+mod timers;
 mod token;
 mod waits;
 mod webhook;
@@ -255,6 +256,12 @@ fn of_executions() -> Vec<Exercise> {
             subscriber_sees_everything,
         }
         bytes { payloads, results }
+        timers {
+            not_due_yet, lost_ones_are_armed_again,
+            lost_ones_of_records with flow_wide::swept_by_hand,
+            of_rows_by_hand with flow_wide::swept_by_hand,
+            policies_are_read_as_far_as_they_go,
+        }
         panics { of_operations, of_due_timers with flow_wide::swept_by_hand }
     }
 }

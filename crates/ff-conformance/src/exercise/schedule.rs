@@ -23,7 +23,7 @@ fn id() -> ScheduleId {
 }
 
 /// Every minute, beside whatever runs.
-fn every_minute() -> PutScheduleArgs {
+pub(super) fn every_minute() -> PutScheduleArgs {
     let timing = Timing::every(Duration::from_millis(MINUTE));
     let template = ScheduleTemplate::new(LANE, "kind");
     PutScheduleArgs {
@@ -60,7 +60,7 @@ async fn minutes(f: &Fixture) -> Vec<u64> {
     runs(f).await.into_iter().map(|(number, ..)| number).collect()
 }
 
-async fn described(f: &Fixture) -> ScheduleSnapshot {
+pub(super) async fn described(f: &Fixture) -> ScheduleSnapshot {
     f.backend.describe_schedule(&id(), 3).await.unwrap().expect("the schedule exists")
 }
 

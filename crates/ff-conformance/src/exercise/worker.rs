@@ -16,7 +16,7 @@ use super::{Fixture, LANE, claim_args, code, item};
 
 const TTL_MS: u64 = 10_000;
 
-fn worker(instance: &str, capabilities: &[&str]) -> RegisterWorkerArgs {
+pub(super) fn worker(instance: &str, capabilities: &[&str]) -> RegisterWorkerArgs {
     RegisterWorkerArgs {
         worker_id: WorkerId::new("program"),
         worker_instance_id: WorkerInstanceId::new(instance),

@@ -15,6 +15,7 @@ mod step;
 mod stream;
 mod submit;
 mod suspension;
+mod timer;
 mod token;
 mod webhook;
 mod worker;
@@ -75,6 +76,7 @@ pub use suspension::{
     TimeoutBehavior, TokenTerms, WaitEnd, WaitpointBinding, WaitpointGrant, WaitpointKeySnapshot,
     WaitpointPage, WaitpointSnapshot, WaitpointState,
 };
+pub use timer::{MissingTimer, TimerCheck, UnreadPolicy};
 pub use token::{CreateTokenArgs, StoredToken};
 pub use webhook::{
     ClaimWebhookOutcome, ClaimedWebhook, CreateWebhookArgs, ReportWebhookArgs,

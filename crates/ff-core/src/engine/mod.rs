@@ -248,8 +248,9 @@ impl Engine {
         let mut total = 0;
         loop {
             let announced = self.run(None, Announce { limit: ANNOUNCE }).await?;
-            total += announced;
-            if announced < ANNOUNCE {
+            self.journal.tell(&announced.notes);
+            total += announced.executions;
+            if announced.executions < ANNOUNCE {
                 return Ok(total);
             }
         }

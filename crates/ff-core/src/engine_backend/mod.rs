@@ -9,11 +9,13 @@ mod graph;
 mod parents;
 mod resubmit;
 mod suspension;
+mod timer;
 mod token;
 
 pub use counter::CounterOperations;
 pub use flow::FlowOperations;
 pub use suspension::SuspensionOperations;
+pub use timer::TimerOperations;
 mod step;
 mod stream;
 mod stream_reader;

@@ -162,10 +162,14 @@ impl ExecutionRow {
             && self.eligibility == EligibilityState::BlockedByDependencies
     }
 
-    /// The stored policy, or the defaults where there is none or it cannot be read.
+    /// The stored policy, and the defaults for what it leaves out or what cannot be read of it.
     pub fn policy(&self) -> ExecutionPolicy {
-        let stored = self.policy.as_deref();
-        stored.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+        self.policy.as_deref().map(|json| ExecutionPolicy::read(json).0).unwrap_or_default()
+    }
+
+    /// The parts of the stored policy that have no effect, because they cannot be read.
+    pub fn unread_policy(&self) -> Vec<String> {
+        self.policy.as_deref().map(|json| ExecutionPolicy::read(json).1).unwrap_or_default()
     }
 
     pub fn tags(&self) -> BTreeMap<String, String> {

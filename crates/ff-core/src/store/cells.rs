@@ -14,7 +14,7 @@ use crate::engine_error::StoreError;
 use crate::rows::spelling::Spelling;
 use crate::rows::{
     AnyRow, AttemptKey, AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowKey, FlowRow, Kind,
-    LaneRow, Rewritten, Spec, Value,
+    LaneRow, Rewritten, Spec, TimerKey, TimerRow, Value,
 };
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
@@ -247,6 +247,13 @@ impl<'r, C: Cells> Reader<'r, C> {
             },
             raw_fields: self.own_text()?.unwrap_or_default(),
         })
+    }
+
+    pub fn timer(&mut self) -> Result<TimerRow, StoreError> {
+        let due_at = TimestampMs(self.number()?);
+        let key = TimerKey { due_at, kind: self.must()?, subject: self.uuid()? };
+        let members = self.bytes()?.unwrap_or_default();
+        Ok(TimerRow { key, members: TimerRow::decode_members(&members) })
     }
 
     pub fn lane(&mut self) -> Result<LaneRow, StoreError> {

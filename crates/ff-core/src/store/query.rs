@@ -9,7 +9,7 @@ use crate::contracts::ListOrder;
 use crate::engine_error::StoreError;
 use crate::rows::{
     AnyKey, AnyRow, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, LaneRow,
-    Record,
+    Record, TimerKey, TimerRow,
 };
 use crate::state::PublicState;
 use crate::types::{ExecutionKey, TimestampMs};
@@ -50,6 +50,8 @@ pub enum Query {
     Log,
     /// `next_due`: when the sweeper has something to do.
     NextDue(Option<RetentionScan>),
+    /// A page of `timers` in the order of their due times, behind one of them.
+    Timers { after: Option<TimerKey>, limit: usize },
 }
 
 /// Which flows to list, with a keyset position.
@@ -125,6 +127,7 @@ pub struct Rows {
     pub count: u64,
     pub log: Option<LogBounds>,
     pub next_due: Option<TimestampMs>,
+    pub timers: Vec<TimerRow>,
 }
 
 impl Rows {

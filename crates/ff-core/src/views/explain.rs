@@ -38,13 +38,19 @@ pub fn explain(
         },
         LifecyclePhase::Submitted | LifecyclePhase::Runnable => waiting(row, lane, workers, now),
     };
+    let Finding { rule, mut words, mut details, next_change_at } = finding;
+    let unread = row.unread_policy();
+    if !unread.is_empty() {
+        words += &format!(" Parts of its policy cannot be read: {}.", unread.join(", "));
+        details["unread_policy"] = json!(unread);
+    }
     Explanation {
         execution_id: row.key.execution_id(),
         public_state: row.public_state,
-        rule: finding.rule.into(),
-        words: finding.words,
-        details: finding.details,
-        next_change_at: finding.next_change_at,
+        rule: rule.into(),
+        words,
+        details,
+        next_change_at,
     }
 }
 

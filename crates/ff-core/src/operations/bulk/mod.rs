@@ -22,7 +22,7 @@ use crate::store::{ListQuery, World};
 use crate::types::TimestampMs;
 
 /// How long a bulk operation is kept after its end.
-const KEPT_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+pub(crate) const KEPT_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 /// A filter as the stores understand it, oldest first.
 pub(crate) fn list_query(filter: &BulkFilter) -> ListQuery {

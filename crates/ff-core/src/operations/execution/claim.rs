@@ -131,6 +131,12 @@ impl Operation for Claim {
                 flow::returned(&mut change, flow, row, world.now);
                 continue;
             }
+            if let Some(at) = row.deadline_at.filter(|at| *at <= world.now) {
+                // Too late to be handed out. The sweeper ends it: it sees all that depends on it.
+                let timer = TimerRow::single(TimerKind::Deadline, at, row.key, 0);
+                change.timers.push(Write::Update(timer));
+                continue;
+            }
             let holds = match &mut gate {
                 Some(gate) => match gate.admit(&mut change, row) {
                     Verdict::Admitted(holds) => holds,

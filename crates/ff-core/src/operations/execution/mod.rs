@@ -48,6 +48,7 @@ pub(crate) use submit::{Accepted, accept, needs_of};
 pub use submit::{PreparedSubmission, Refusal, Submit};
 
 use crate::contracts::EventType;
+use crate::operations::timer::expected;
 use crate::rows::{EventRow, ExecutionRow};
 use crate::store::{Change, Write};
 use crate::types::TimestampMs;
@@ -65,6 +66,11 @@ pub(crate) fn announce(
     let mut event = EventRow::about(row, EventType::Submitted, now);
     event.version = 1;
     change.events.push(event.by(Some(row.creator.clone()).filter(|creator| !creator.is_empty())));
+    // No timer was armed for what it waits for, unless its writer knew of timers.
+    if !after.is_finished() {
+        let timers = expected::of_execution(row, now);
+        change.timers.extend(timers.into_iter().map(Write::Update));
+    }
 }
 
 /// Writes an accepted transition: the row with its next version, and the one event for it.

@@ -165,6 +165,26 @@ fn look_at_keys(world: &World, change: &mut Change, drafts: &mut Drafts<'_>, id:
     more
 }
 
+/// When a limit that is waited for must be looked at, if time alone can make room.
+pub(crate) fn next_look(
+    limit: Option<&LimitRow>,
+    state: &LimitStateRow,
+    now: TimestampMs,
+) -> Option<TimestampMs> {
+    if state.waiting == 0 {
+        return None;
+    }
+    if let (Some(budget), Standing::Budget(account)) =
+        (limit.and_then(LimitRow::budget), &state.standing.0)
+    {
+        return match account.pass {
+            Some(_) => Some(now),
+            None => account.next_reset(budget.reset_period_ms),
+        };
+    }
+    again(limit, state, room(limit, state, now).0, state.waiting, now)
+}
+
 /// What came of a look at those who wait.
 struct Looked {
     /// So many do not wait any more.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use uuid::Uuid;
 
+use super::expected::ANY_EPOCH;
 use super::isolation::{Isolation, TimerFault};
 use crate::contracts::{EventType, FailureClass};
 use crate::engine_error::EngineError;
@@ -325,7 +326,8 @@ fn lease_due(
     if row.phase != LifecyclePhase::Active || !attempt.is_leased() {
         return None;
     }
-    if attempt.lease_epoch != member.lease_epoch && !stale_rescue {
+    let watched = [attempt.lease_epoch, ANY_EPOCH].contains(&member.lease_epoch);
+    if !watched && !stale_rescue {
         return None;
     }
     let now = TimestampMs(world.now.0 + mutants::node_clock_skew_ms());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Tables;
 use crate::contracts::ListOrder;
-use crate::rows::{AttemptKey, Blob, EventRow, ExecutionRow, FlowKey, FlowRow};
+use crate::rows::{AttemptKey, Blob, EventRow, ExecutionRow, FlowKey, FlowRow, TimerKey, TimerRow};
 use crate::state::BlockingReason;
 use crate::store::{
     CountRow, FlowListQuery, ListQuery, LogBounds, Query, RetentionScan, Rows, ShardBounds,
@@ -79,8 +79,15 @@ impl Tables {
             }
             Query::Log => rows.log = Some(self.bounds()),
             Query::NextDue(scan) => rows.next_due = self.next_due(scan, now),
+            Query::Timers { after, limit } => rows.timers = self.page_of_timers(after, limit),
         }
         rows
+    }
+
+    fn page_of_timers(&self, after: Option<TimerKey>, limit: usize) -> Vec<TimerRow> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let found = self.timers.range((from, Bound::Unbounded));
+        found.take(limit).map(|(_, row)| row.clone()).collect()
     }
 
     fn query_execution(&self, rows: &mut Rows, key: ExecutionKey) {
