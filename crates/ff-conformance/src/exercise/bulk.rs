@@ -188,6 +188,7 @@ pub async fn tells_what_refused(f: &Fixture) {
     assert!(page.failures[0].reason.contains("already ended as completed"));
     let rest = f.backend.list_bulk_failures(bulk.bulk_id, page.next_cursor, 10).await.unwrap();
     assert_eq!(rest.failures.len(), 1);
+    assert_eq!((page.failed, rest.failed), (2, 2));
     assert_eq!((&rest.failures[0].execution_id, rest.next_cursor), (&second, None));
 }
 

@@ -65,6 +65,7 @@ pub async fn which_parents(f: &Fixture) {
     }
     let told = why(f, wide.node("last")).await;
     assert_eq!(open(&told).len(), 10);
+    assert_eq!(told.details["open_total"], 15, "the list says that it was cut");
     assert!(open(&told).iter().all(|(_, state)| state == "active"), "{told:?}");
     assert!(told.words.contains("and 5 more"), "{:?}", told.words);
 }
