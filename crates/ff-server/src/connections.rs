@@ -41,7 +41,7 @@ struct Counted {
 impl Places {
     pub fn new(config: &Config) -> Self {
         Self {
-            whole: Pool::new(config.connections, config.connections_per_address),
+            whole: Pool::new(affordable(config.connections), config.connections_per_address),
             spare: Pool::new(SPARE, SPARE_PER_ADDRESS),
         }
     }
@@ -54,6 +54,32 @@ impl Places {
         };
         enter(&self.whole, true).or_else(|| enter(&self.spare, false))
     }
+}
+
+/// Files that are kept for the store, webhooks and probes.
+const OTHER_FILES: usize = 192;
+
+/// As many connections as the process may have files for: without one, accepting fails, and probes
+/// are not answered either.
+fn affordable(connections: usize) -> usize {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let Some(files) = open_files(&limits) else { return connections };
+    let most = files.saturating_sub(OTHER_FILES).max(1);
+    if most < connections {
+        tracing::warn!(
+            files,
+            connections = most,
+            "the process may open too few files for the setting `connections` = {connections}; \
+             raise its limit (ulimit -n)"
+        );
+    }
+    connections.min(most)
+}
+
+/// The soft limit on open files, as the kernel writes it.
+fn open_files(limits: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 impl Admittance {
@@ -105,6 +131,15 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_limit_on_files_is_read() {
+        let limits = "Limit        Soft Limit  Hard Limit  Units\n\
+            Max processes   7   7   processes\nMax open files   1024   524288   files\n";
+        assert_eq!(open_files(limits), Some(1024));
+        assert_eq!(open_files("Max open files unlimited unlimited files"), None);
+        assert_eq!(affordable(3), 3);
+    }
 
     #[test]
     fn one_address_cannot_take_all() {

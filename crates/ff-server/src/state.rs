@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Uri};
 use bytes::Bytes;
 use ff_core::contracts::Durability;
 use ff_core::engine_backend::EngineBackend;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Admission;
@@ -30,6 +31,8 @@ pub struct State {
     pub(crate) limits: Limits,
     pub(crate) proxies: Proxies,
     pub(crate) admission: Arc<Admission>,
+    /// Probes that ask the store at once; the others wait for their turn.
+    pub(crate) pings: Semaphore,
     streams: Mutex<HashMap<String, usize>>,
     /// Ends streams and long polls.
     pub(crate) closing: CancellationToken,
@@ -45,6 +48,8 @@ pub(crate) struct Limits {
     pub body: BodyLimits,
 }
 
+/// Probes need no token, so they must not be a way to keep the store busy.
+const PINGS: usize = 4;
 const URI_BYTES: usize = 8 * 1024;
 const HEADER_BYTES: usize = 16 * 1024;
 
@@ -72,6 +77,7 @@ impl State {
             },
             proxies: Proxies::new(config.trusted_networks()),
             admission: Admission::new(config),
+            pings: Semaphore::new(PINGS),
             streams: Mutex::default(),
             closing: CancellationToken::new(),
             store_name: store.name(),

@@ -64,7 +64,11 @@ async fn readyz(call: Call<Nothing, Nothing>) -> Answered<Answer<Health>> {
         return Err(Refusal::new("closing", "the server is about to stop"));
     }
     let not_ready = || Refusal::new("not_ready", "the store does not answer");
-    let ping = tokio::time::timeout(PATIENCE, call.state.gate.ping()).await;
+    let ping = async {
+        let _turn = call.state.pings.acquire().await;
+        call.state.gate.ping().await
+    };
+    let ping = tokio::time::timeout(PATIENCE, ping).await;
     ping.map_err(|_| not_ready())?.map_err(|_| not_ready())?;
     Ok(Answer::json(Health { status: "ok".to_owned() }))
 }

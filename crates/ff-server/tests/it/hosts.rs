@@ -50,7 +50,7 @@ async fn a_server_without_tokens_answers_to_its_own_names_alone() {
     let without = Config { auth: Auth::None, root_token: None, ..config() };
     let server = Server::start_with(without.clone()).await;
     let mint = |host: &str| {
-        let body = json!({ "name": "evil", "scopes": ["admin"], "namespaces": ["*"] }).to_string();
+        let body = json!({ "name": host, "scopes": ["admin"], "namespaces": ["*"] }).to_string();
         format!(
             "POST /v1/tokens HTTP/1.1\r\nhost: {host}\r\norigin: http://{host}\r\n\
              content-type: application/json\r\nconnection: close\r\n\
