@@ -115,6 +115,9 @@ pub struct SchedulesAnswer {
     pub schedules: Vec<ScheduleSnapshot>,
     /// Present when there is more.
     pub next_cursor: Option<String>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]

@@ -1,9 +1,9 @@
 //! Reads of flows outside transactions.
 
 use ff_core::engine_error::StoreError;
-use ff_core::rows::{FlowKey, FlowRow};
-use ff_core::store::cells::{Reader, Words, state_counts};
-use ff_core::store::{CountRow, FlowListQuery};
+use ff_core::rows::FlowKey;
+use ff_core::store::cells::{Words, state_counts};
+use ff_core::store::{CountRow, FlowListQuery, Rows};
 use sqlx::postgres::PgRow;
 
 use crate::columns::{Column, FLOW, narrow};
@@ -11,11 +11,11 @@ use crate::query::{DIALECT, Reads};
 use crate::values::bind;
 
 impl Reads<'_> {
-    pub(crate) async fn flow(&mut self, flow: FlowKey) -> Result<Vec<FlowRow>, StoreError> {
+    pub(crate) async fn flow(&mut self, rows: &mut Rows, flow: FlowKey) -> Result<(), StoreError> {
         let sql =
             format!("SELECT {FLOW} FROM ff_flow_core WHERE partition_key = $1 AND flow_id = $2");
         let query = sqlx::query(&sql).bind(narrow(flow.partition)).bind(flow.id);
-        flows(&self.fetch(query).await?)
+        flows(rows, &self.fetch(query).await?)
     }
 
     /// How many members of a flow are in each state.
@@ -31,14 +31,19 @@ impl Reads<'_> {
 
     pub(crate) async fn list_flows(
         &mut self,
+        rows: &mut Rows,
         list: &FlowListQuery,
-    ) -> Result<Vec<FlowRow>, StoreError> {
+    ) -> Result<(), StoreError> {
         let sql = list.page(DIALECT, FLOW);
-        flows(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
+        flows(rows, &self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
     }
 }
 
-fn flows(rows: &[PgRow]) -> Result<Vec<FlowRow>, StoreError> {
+fn flows(rows: &mut Rows, found: &[PgRow]) -> Result<(), StoreError> {
     let mut words = Words::default();
-    rows.iter().map(|cells| Reader::new(&Column(cells), &mut words).flow()).collect()
+    for cells in found {
+        let flow = rows.flow(&Column(cells), &mut words, FLOW)?;
+        rows.flows.push(flow);
+    }
+    Ok(())
 }

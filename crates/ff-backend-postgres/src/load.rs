@@ -17,7 +17,7 @@ use ff_core::rows::{
 };
 use ff_core::state::EligibilityState;
 use ff_core::store::cells::{Cells, Reader, Words, readable};
-use ff_core::store::{Batch, Lock, Needs, RetentionScan, Scan, Walk, Walked, World};
+use ff_core::store::{Batch, Lock, Needs, RetentionScan, Scan, Walk, Walked, World, damage};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
@@ -25,7 +25,7 @@ use sqlx::{Executor, PgConnection, Postgres, Row};
 use uuid::Uuid;
 
 use crate::cache::Cache;
-use crate::columns::{Column, LANE, narrow};
+use crate::columns::{Column, EVENT, LANE, narrow};
 use crate::config::BEGIN_LATE;
 use crate::error::store_error;
 use crate::graphs::Writers;
@@ -351,7 +351,7 @@ impl Loader<'_> {
         let query = query.bind(shard).bind(floor).bind(whole(scan.limit));
         let mut events = Vec::new();
         for cells in self.fetch(query).await? {
-            events.push(Reader::new(&Column(&cells), self.words).event()?);
+            events.push(damage::event(&Column(&cells), self.words, EVENT)?);
         }
         let retired = |event: &EventRow| {
             let place = (event.at.0, narrow(event.shard), event.seq as i64);

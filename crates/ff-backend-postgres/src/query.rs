@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
-use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, LaneRow, TimerKey, TimerRow};
+use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, TimerKey, TimerRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::damage;
 use ff_core::store::{
     CountRow, Dialect, ListQuery, LogBounds, Query, RetentionScan, Rows, ShardBounds,
 };
@@ -115,15 +116,15 @@ impl Reads<'_> {
         let mut rows = Rows::default();
         match query {
             Query::Execution(key) => self.execution(&mut rows, key).await?,
-            Query::Executions(list) => rows.executions = self.list(&list).await?,
+            Query::Executions(list) => self.list(&mut rows, &list).await?,
             Query::Flow(flow) => {
-                rows.flows = self.flow(flow).await?;
+                self.flow(&mut rows, flow).await?;
                 rows.counts = self.member_counts(flow).await?;
             }
-            Query::Flows(list) => rows.flows = self.list_flows(&list).await?,
+            Query::Flows(list) => self.list_flows(&mut rows, &list).await?,
             Query::Count(list) => rows.count = self.count(&list).await?,
             Query::UnfinishedMembers { flow, limit } => {
-                rows.executions = self.unfinished(flow, limit).await?;
+                self.unfinished(&mut rows, flow, limit).await?;
             }
             Query::Payloads(keys) => {
                 for key in keys {
@@ -139,7 +140,7 @@ impl Reads<'_> {
                 rows.events = self.history(execution, after_version, limit).await?;
             }
             Query::Counts { namespace } => rows.counts = self.counts(namespace.as_ref()).await?,
-            Query::Lanes => rows.lanes = self.lanes().await?,
+            Query::Lanes => self.lanes(&mut rows).await?,
             Query::Records { keys, scans } => rows.records = self.records(&keys, &scans).await?,
             Query::Log => rows.log = Some(self.log().await?),
             Query::NextDue(scan) => (rows.next_due, rows.now) = self.next_due(scan, now).await?,
@@ -149,7 +150,7 @@ impl Reads<'_> {
     }
 
     async fn execution(&mut self, rows: &mut Rows, key: ExecutionKey) -> Result<(), StoreError> {
-        let Some(row) = self.one(key).await? else {
+        let Some(row) = self.one(rows, key).await? else {
             return Ok(());
         };
         let mut words = Words::default();
@@ -158,29 +159,36 @@ impl Reads<'_> {
              ORDER BY attempt_index"
         );
         for cells in self.fetch(keyed(&sql, key.partition, key.id)).await? {
-            rows.attempts.push(Reader::new(&Column(&cells), &mut words).attempt(key)?);
+            let attempt = rows.attempt(&Column(&cells), &mut words, ATTEMPT, key)?;
+            rows.attempts.push(attempt);
         }
         let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = $1");
         for cells in self.fetch(sqlx::query(&sql).bind(&*row.lane)).await? {
-            rows.lanes.push(Reader::new(&Column(&cells), &mut words).lane()?);
+            let lane = rows.lane(&Column(&cells), &mut words, LANE)?;
+            rows.lanes.push(lane);
         }
         if let Some(flow) = row.flow_id {
             let sql = format!(
                 "SELECT {FLOW} FROM ff_flow_core WHERE partition_key = $1 AND flow_id = $2"
             );
             for cells in self.fetch(keyed(&sql, key.partition, flow)).await? {
-                rows.flows.push(Reader::new(&Column(&cells), &mut words).flow()?);
+                let flow = rows.flow(&Column(&cells), &mut words, FLOW)?;
+                rows.flows.push(flow);
             }
         }
         rows.executions = vec![row];
         Ok(())
     }
 
-    async fn one(&mut self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
+    async fn one(
+        &mut self,
+        rows: &mut Rows,
+        key: ExecutionKey,
+    ) -> Result<Option<ExecutionRow>, StoreError> {
         let sql = format!(
             "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = $1 AND execution_id = $2"
         );
-        Ok(executions(&self.fetch(keyed(&sql, key.partition, key.id)).await?)?.pop())
+        Ok(executions(rows, &self.fetch(keyed(&sql, key.partition, key.id)).await?)?.pop())
     }
 
     /// A prefix of these executions, as long as their results fit. Their sizes are known without
@@ -202,7 +210,7 @@ impl Reads<'_> {
         let homes: Vec<i16> = keys.iter().map(|key| narrow(key.partition)).collect();
         let ids: Vec<Uuid> = keys.iter().map(|key| key.id).collect();
         let query = sqlx::query(&sql).bind(homes).bind(ids).bind(whole(bytes));
-        rows.executions = executions(&self.fetch(query).await?)?;
+        rows.executions = executions(rows, &self.fetch(query).await?)?;
         rows.blobs.extend(rows.executions.iter().filter_map(|row| match &row.result {
             Blob::Here(bytes) => Some((row.key, bytes.clone())),
             Blob::Absent | Blob::Apart => None,
@@ -210,9 +218,11 @@ impl Reads<'_> {
         Ok(())
     }
 
-    async fn list(&mut self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {
+    async fn list(&mut self, rows: &mut Rows, list: &ListQuery) -> Result<(), StoreError> {
         let sql = list.page(DIALECT, EXECUTION);
-        executions(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
+        let found = self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?;
+        rows.executions = executions(rows, &found)?;
+        Ok(())
     }
 
     async fn count(&mut self, list: &ListQuery) -> Result<u64, StoreError> {
@@ -224,16 +234,19 @@ impl Reads<'_> {
 
     async fn unfinished(
         &mut self,
+        rows: &mut Rows,
         flow: FlowKey,
         limit: usize,
-    ) -> Result<Vec<ExecutionRow>, StoreError> {
+    ) -> Result<(), StoreError> {
         let sql = format!(
             "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = $1 AND flow_id = $2 \
              AND lifecycle_phase NOT IN ('terminal', 'cancelled') \
              AND blocking_reason <> 'paused_by_flow_cancel' ORDER BY execution_id LIMIT $3"
         );
         let query = keyed(&sql, flow.partition, flow.id).bind(whole(limit));
-        executions(&self.fetch(query).await?)
+        let found = self.fetch(query).await?;
+        rows.executions = executions(rows, &found)?;
+        Ok(())
     }
 
     async fn bytes(
@@ -287,10 +300,10 @@ impl Reads<'_> {
         let found = self.fetch(sqlx::query(sql).bind(namespace.map(|name| &**name))).await?;
         let count = |cells: &PgRow| -> Result<CountRow, StoreError> {
             let cells = Column(cells);
-            let state = cells.text(2)?.and_then(PublicState::read);
+            let state = cells.text(2).ok().flatten().and_then(PublicState::read);
             Ok(CountRow {
-                namespace: cells.text(0)?.unwrap_or_default().into(),
-                lane: cells.text(1)?.unwrap_or_default().into(),
+                namespace: cells.text(0).ok().flatten().unwrap_or_default().into(),
+                lane: cells.text(1).ok().flatten().unwrap_or_default().into(),
                 state: state.unwrap_or(PublicState::Waiting),
                 count: u64::try_from(cells.int(3)?.unwrap_or(0)).unwrap_or(0),
             })
@@ -298,11 +311,14 @@ impl Reads<'_> {
         found.iter().map(count).collect()
     }
 
-    async fn lanes(&mut self) -> Result<Vec<LaneRow>, StoreError> {
+    async fn lanes(&mut self, rows: &mut Rows) -> Result<(), StoreError> {
         let sql = format!("SELECT {LANE} FROM ff_lane ORDER BY lane_id COLLATE \"C\"");
         let mut words = Words::default();
-        let found = self.fetch(sqlx::query(&sql)).await?;
-        found.iter().map(|cells| Reader::new(&Column(cells), &mut words).lane()).collect()
+        for cells in &self.fetch(sqlx::query(&sql)).await? {
+            let lane = rows.lane(&Column(cells), &mut words, LANE)?;
+            rows.lanes.push(lane);
+        }
+        Ok(())
     }
 
     async fn log(&mut self) -> Result<LogBounds, StoreError> {
@@ -396,12 +412,12 @@ fn keyed(sql: &str, partition: u16, id: Uuid) -> Prepared<'_> {
     sqlx::query(sql).bind(narrow(partition)).bind(id)
 }
 
-fn executions(found: &[PgRow]) -> Result<Vec<ExecutionRow>, StoreError> {
+fn executions(rows: &mut Rows, found: &[PgRow]) -> Result<Vec<ExecutionRow>, StoreError> {
     let mut words = Words::default();
-    found.iter().map(|cells| Reader::new(&Column(cells), &mut words).execution()).collect()
+    found.iter().map(|cells| rows.execution(&Column(cells), &mut words, EXECUTION)).collect()
 }
 
 fn events(found: &[PgRow]) -> Result<Vec<EventRow>, StoreError> {
     let mut words = Words::default();
-    found.iter().map(|cells| Reader::new(&Column(cells), &mut words).event()).collect()
+    found.iter().map(|cells| damage::event(&Column(cells), &mut words, EVENT)).collect()
 }

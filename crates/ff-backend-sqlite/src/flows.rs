@@ -1,9 +1,9 @@
 //! Reads of flows outside transactions.
 
 use ff_core::engine_error::StoreError;
-use ff_core::rows::{FlowKey, FlowRow};
-use ff_core::store::cells::{Reader, Words, state_counts};
-use ff_core::store::{CountRow, FlowListQuery};
+use ff_core::rows::FlowKey;
+use ff_core::store::cells::{Words, state_counts};
+use ff_core::store::{CountRow, FlowListQuery, Rows};
 use sqlx::sqlite::SqliteRow;
 
 use crate::columns::{FLOW, Read};
@@ -11,10 +11,10 @@ use crate::query::{DIALECT, Reads};
 use crate::records::bind;
 
 impl Reads<'_> {
-    pub(crate) async fn flow(&self, flow: FlowKey) -> Result<Vec<FlowRow>, StoreError> {
+    pub(crate) async fn flow(&self, rows: &mut Rows, flow: FlowKey) -> Result<(), StoreError> {
         let sql =
             format!("SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1");
-        flows(&self.fetch(sqlx::query(&sql).bind(flow.id)).await?)
+        flows(rows, &self.fetch(sqlx::query(&sql).bind(flow.id)).await?)
     }
 
     /// How many members of a flow are in each state.
@@ -27,14 +27,19 @@ impl Reads<'_> {
 
     pub(crate) async fn list_flows(
         &self,
+        rows: &mut Rows,
         list: &FlowListQuery,
-    ) -> Result<Vec<FlowRow>, StoreError> {
+    ) -> Result<(), StoreError> {
         let sql = list.page(DIALECT, FLOW);
-        flows(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
+        flows(rows, &self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
     }
 }
 
-fn flows(rows: &[SqliteRow]) -> Result<Vec<FlowRow>, StoreError> {
+fn flows(rows: &mut Rows, found: &[SqliteRow]) -> Result<(), StoreError> {
     let mut words = Words::default();
-    rows.iter().map(|cells| Reader::new(&Read(cells), &mut words).flow()).collect()
+    for cells in found {
+        let flow = rows.flow(&Read(cells), &mut words, FLOW)?;
+        rows.flows.push(flow);
+    }
+    Ok(())
 }

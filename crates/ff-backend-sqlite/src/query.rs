@@ -7,6 +7,7 @@ use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{Blob, EventRow, ExecutionRow, FlowKey, TimerKey, TimerRow};
 use ff_core::state::PublicState;
 use ff_core::store::cells::{Cells, Reader, Words};
+use ff_core::store::damage;
 use ff_core::store::{
     CountRow, Dialect, ListQuery, LogBounds, LogSecret, Query, RetentionScan, Rows, ShardBounds,
 };
@@ -39,15 +40,15 @@ pub(crate) async fn run(
     let mut rows = Rows::default();
     match query {
         Query::Execution(key) => reads.execution(&mut rows, key).await?,
-        Query::Executions(list) => rows.executions = reads.list(&list).await?,
+        Query::Executions(list) => reads.list(&mut rows, &list).await?,
         Query::Flow(flow) => {
-            rows.flows = reads.flow(flow).await?;
+            reads.flow(&mut rows, flow).await?;
             rows.counts = reads.member_counts(flow).await?;
         }
-        Query::Flows(list) => rows.flows = reads.list_flows(&list).await?,
+        Query::Flows(list) => reads.list_flows(&mut rows, &list).await?,
         Query::Count(list) => rows.count = reads.count(&list).await?,
         Query::UnfinishedMembers { flow, limit } => {
-            rows.executions = reads.unfinished(flow, limit).await?;
+            reads.unfinished(&mut rows, flow, limit).await?;
         }
         Query::Payloads(keys) => {
             for key in keys {
@@ -64,7 +65,7 @@ pub(crate) async fn run(
             rows.events = reads.history(execution, after_version, limit).await?;
         }
         Query::Counts { namespace } => rows.counts = reads.counts(namespace.as_ref()).await?,
-        Query::Lanes => rows.lanes = reads.lanes().await?,
+        Query::Lanes => reads.lanes(&mut rows).await?,
         Query::Records { keys, scans } => rows.records = reads.records(&keys, &scans).await?,
         Query::Log => rows.log = Some(reads.log().await?),
         Query::NextDue(scan) => rows.next_due = reads.next_due(scan, now).await?,
@@ -79,7 +80,7 @@ pub(crate) struct Reads<'p> {
 
 impl Reads<'_> {
     async fn execution(&self, rows: &mut Rows, key: ExecutionKey) -> Result<(), StoreError> {
-        let Some(row) = self.one(key).await? else {
+        let Some(row) = self.one(rows, key).await? else {
             return Ok(());
         };
         let sql = format!(
@@ -89,28 +90,35 @@ impl Reads<'_> {
         let attempts = self.fetch(sqlx::query(&sql).bind(key.id)).await?;
         let mut words = Words::default();
         for cells in &attempts {
-            rows.attempts.push(Reader::new(&Read(cells), &mut words).attempt(key)?);
+            let attempt = rows.attempt(&Read(cells), &mut words, ATTEMPT, key)?;
+            rows.attempts.push(attempt);
         }
         let sql = format!("SELECT {LANE} FROM ff_lane WHERE lane_id = ?1");
         for cells in &self.fetch(sqlx::query(&sql).bind(&*row.lane)).await? {
-            rows.lanes.push(Reader::new(&Read(cells), &mut words).lane()?);
+            let lane = rows.lane(&Read(cells), &mut words, LANE)?;
+            rows.lanes.push(lane);
         }
         if let Some(flow) = row.flow_id {
             let sql =
                 format!("SELECT {FLOW} FROM ff_flow_core WHERE partition_key = 0 AND flow_id = ?1");
             for cells in &self.fetch(sqlx::query(&sql).bind(flow)).await? {
-                rows.flows.push(Reader::new(&Read(cells), &mut words).flow()?);
+                let flow = rows.flow(&Read(cells), &mut words, FLOW)?;
+                rows.flows.push(flow);
             }
         }
         rows.executions = vec![row];
         Ok(())
     }
 
-    async fn one(&self, key: ExecutionKey) -> Result<Option<ExecutionRow>, StoreError> {
+    async fn one(
+        &self,
+        rows: &mut Rows,
+        key: ExecutionKey,
+    ) -> Result<Option<ExecutionRow>, StoreError> {
         let sql = format!(
             "SELECT {EXECUTION} FROM ff_exec_core WHERE partition_key = 0 AND execution_id = ?1"
         );
-        let found = executions(&self.fetch(sqlx::query(&sql).bind(key.id)).await?)?;
+        let found = executions(rows, &self.fetch(sqlx::query(&sql).bind(key.id)).await?)?;
         Ok(found.into_iter().find(|row| row.key == key))
     }
 
@@ -123,7 +131,7 @@ impl Reads<'_> {
     ) -> Result<(), StoreError> {
         let mut room = bytes;
         for key in keys {
-            let Some(row) = self.one(*key).await? else { continue };
+            let Some(row) = self.one(rows, *key).await? else { continue };
             let blob = match &row.result {
                 Blob::Absent => None,
                 Blob::Here(bytes) => Some((*key, bytes.clone())),
@@ -140,9 +148,11 @@ impl Reads<'_> {
         Ok(())
     }
 
-    async fn list(&self, list: &ListQuery) -> Result<Vec<ExecutionRow>, StoreError> {
+    async fn list(&self, rows: &mut Rows, list: &ListQuery) -> Result<(), StoreError> {
         let sql = list.page(DIALECT, EXECUTION);
-        executions(&self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?)
+        let found = self.fetch(bind(sqlx::query(&sql.text), &sql.values)).await?;
+        rows.executions = executions(rows, &found)?;
+        Ok(())
     }
 
     async fn count(&self, list: &ListQuery) -> Result<u64, StoreError> {
@@ -154,15 +164,18 @@ impl Reads<'_> {
 
     async fn unfinished(
         &self,
+        rows: &mut Rows,
         flow: FlowKey,
         limit: usize,
-    ) -> Result<Vec<ExecutionRow>, StoreError> {
+    ) -> Result<(), StoreError> {
         let sql = format!(
             "SELECT {EXECUTION} FROM ff_exec_core WHERE flow_id = ?1 \
              AND lifecycle_phase NOT IN {FINISHED} \
              AND blocking_reason <> 'paused_by_flow_cancel' ORDER BY execution_id LIMIT ?2"
         );
-        executions(&self.fetch(sqlx::query(&sql).bind(flow.id).bind(whole(limit))).await?)
+        let found = self.fetch(sqlx::query(&sql).bind(flow.id).bind(whole(limit))).await?;
+        rows.executions = executions(rows, &found)?;
+        Ok(())
     }
 
     async fn bytes(
@@ -223,10 +236,10 @@ impl Reads<'_> {
         let found = self.fetch(sqlx::query(sql).bind(namespace)).await?;
         let count = |cells: &SqliteRow| -> Result<CountRow, StoreError> {
             let cells = Read(cells);
-            let state = cells.text(2)?.and_then(PublicState::read);
+            let state = cells.text(2).ok().flatten().and_then(PublicState::read);
             Ok(CountRow {
-                namespace: cells.text(0)?.unwrap_or_default().into(),
-                lane: cells.text(1)?.unwrap_or_default().into(),
+                namespace: cells.text(0).ok().flatten().unwrap_or_default().into(),
+                lane: cells.text(1).ok().flatten().unwrap_or_default().into(),
                 state: state.unwrap_or(PublicState::Waiting),
                 count: u64::try_from(cells.int(3)?.unwrap_or(0)).unwrap_or(0),
             })
@@ -234,11 +247,14 @@ impl Reads<'_> {
         found.iter().map(count).collect()
     }
 
-    async fn lanes(&self) -> Result<Vec<ff_core::rows::LaneRow>, StoreError> {
+    async fn lanes(&self, rows: &mut Rows) -> Result<(), StoreError> {
         let sql = format!("SELECT {LANE} FROM ff_lane ORDER BY lane_id");
         let mut words = Words::default();
-        let found = self.fetch(sqlx::query(&sql)).await?;
-        found.iter().map(|cells| Reader::new(&Read(cells), &mut words).lane()).collect()
+        for cells in &self.fetch(sqlx::query(&sql)).await? {
+            let lane = rows.lane(&Read(cells), &mut words, LANE)?;
+            rows.lanes.push(lane);
+        }
+        Ok(())
     }
 
     async fn log(&self) -> Result<LogBounds, StoreError> {
@@ -334,12 +350,12 @@ pub(crate) fn whole(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn executions(found: &[SqliteRow]) -> Result<Vec<ExecutionRow>, StoreError> {
+fn executions(rows: &mut Rows, found: &[SqliteRow]) -> Result<Vec<ExecutionRow>, StoreError> {
     let mut words = Words::default();
-    found.iter().map(|cells| Reader::new(&Read(cells), &mut words).execution()).collect()
+    found.iter().map(|cells| rows.execution(&Read(cells), &mut words, EXECUTION)).collect()
 }
 
 fn events(found: &[SqliteRow]) -> Result<Vec<EventRow>, StoreError> {
     let mut words = Words::default();
-    found.iter().map(|cells| Reader::new(&Read(cells), &mut words).event()).collect()
+    found.iter().map(|cells| damage::event(&Read(cells), &mut words, EVENT)).collect()
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use ff_core::engine_error::StoreError;
 use ff_core::rows::{AnyKey, AnyRow, RECORDS, Spec, Value};
 use ff_core::store::cells::{Reader, Words};
-use ff_core::store::{Needs, Scan, World, Write};
+use ff_core::store::{Needs, Scan, World, Write, damage};
 use ff_core::types::ExecutionKey;
 use foldhash::HashMap;
 use rusqlite::{CachedStatement, Result, params_from_iter};
@@ -164,7 +164,7 @@ impl Reads<'_> {
         for key in keys {
             let sql = &texts(key.spec).select;
             for cells in &self.fetch(bind(sqlx::query(sql), &key.values)).await? {
-                found.push(Reader::new(&Read(cells), &mut words).record(key.spec)?);
+                found.push(damage::record(&Read(cells), &mut words, key.spec)?);
             }
         }
         for scan in scans {
@@ -173,7 +173,7 @@ impl Reads<'_> {
             let values = scan.parameters().into_iter().map(|(_, value)| value);
             let query = bind(sqlx::query(&sql), values).bind(limit);
             for cells in &self.fetch(query).await? {
-                found.push(Reader::new(&Read(cells), &mut words).record(scan.spec)?);
+                found.push(damage::record(&Read(cells), &mut words, scan.spec)?);
             }
         }
         Ok(found)

@@ -3,14 +3,13 @@
 use ff_core::engine_error::StoreError;
 use ff_core::rows::spelling::Spelling;
 use ff_core::rows::{EventRow, IdempotencyKey, TimerKey, TimerKind, TimerRow};
-use ff_core::store::cells::Reader;
-use ff_core::store::{RetentionScan, Walk, Walked, World};
+use ff_core::store::{RetentionScan, Walk, Walked, World, damage};
 use ff_core::types::{ExecutionKey, TimestampMs};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 use uuid::Uuid;
 
 use crate::bound::Cell;
-use crate::columns::Written;
+use crate::columns::{EVENT, Written};
 use crate::error::store_error;
 use crate::load::Loader;
 use crate::query::DIALECT;
@@ -85,7 +84,7 @@ impl Loader<'_> {
             let mut rows =
                 statement.query(params![self.log_floor, limit]).map_err(|e| store_error(&e))?;
             while let Some(cells) = rows.next().map_err(|e| store_error(&e))? {
-                events.push(Reader::new(&Written(cells), self.words).event()?);
+                events.push(damage::event(&Written(cells), self.words, EVENT)?);
             }
         }
         let retired = |event: &EventRow| {

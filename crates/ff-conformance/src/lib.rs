@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod damaged;
 pub mod exercise;
 pub mod model;
 pub mod simulation;

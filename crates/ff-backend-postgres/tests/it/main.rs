@@ -4,6 +4,7 @@ mod away;
 mod cancels;
 mod conformance;
 mod contract;
+mod damaged;
 mod database;
 mod dropped;
 mod engines;

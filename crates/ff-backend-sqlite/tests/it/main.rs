@@ -2,6 +2,7 @@
 
 mod conformance;
 mod contract;
+mod damaged;
 mod files;
 mod flush;
 mod model;

@@ -126,6 +126,10 @@ fn schedules_and_bulk() -> Vec<Exercise> {
             pause_and_resume, buffered_over_a_pause, trigger, backfill, put_again, delete, jitter,
             refused, refused_runs, lists_and_namespaces,
         }
+        limits {
+            submissions, worker_calls, operator_calls, reads, unknown_executions,
+            bytes_of_a_call with limits::few_bytes,
+        }
         resubmit {
             the_same_work, with_another_payload, refused, keys, unique_keys, of_a_flow_member,
         }
@@ -236,10 +240,6 @@ fn of_executions() -> Vec<Exercise> {
         fencing {
             after_expiry, after_revoke, after_retry, after_delay, after_cancel, after_replay,
             forged,
-        }
-        limits {
-            submissions, worker_calls, operator_calls, reads, unknown_executions,
-            bytes_of_a_call with limits::few_bytes,
         }
         namespaces { reads_see_nothing_foreign, writes_reach_nothing_foreign, keys_are_apart }
         read { describe, list_filters, list_pages, history, result, counts_and_lanes, explain }

@@ -129,4 +129,7 @@ pub struct BulkPage {
     pub operations: Vec<BulkSnapshot>,
     /// Present when there is more.
     pub next_cursor: Option<String>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<super::UnreadableRecord>,
 }

@@ -108,6 +108,8 @@ event_types! {
     /// Its receiver has failed for too long, or has said that it is gone.
     WebhookDisabled = "webhook_disabled";
     WebhookDeleted = "webhook_deleted";
+    /// What is stored of the event cannot be read; `details.unreadable` says why.
+    Unreadable = "unreadable";
 }
 
 impl EventType {

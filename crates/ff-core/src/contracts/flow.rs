@@ -241,6 +241,9 @@ pub struct FlowSummary {
     pub edge_count: u64,
     /// How many members have ended in each way.
     pub ended: BTreeMap<PublicState, u64>,
+    /// What cannot be read of the stored row. The other fields are as far as they can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// Everything about a flow except its graph.
@@ -265,6 +268,9 @@ pub struct FlowSnapshot {
     /// The flow that this one was forked from, and the node.
     pub forked_from: Option<FlowId>,
     pub forked_from_execution: Option<ExecutionId>,
+    /// What cannot be read of the stored row. The other fields are as far as they can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// Which flows to list; an absent part means all.
@@ -321,6 +327,9 @@ pub struct FlowGraphNode {
     pub finished_at: Option<TimestampMs>,
     /// Absent for a node without parents.
     pub group: Option<EdgeGroupSnapshot>,
+    /// What cannot be read of the stored row. The other fields are as far as they can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// What a node waits for.

@@ -50,6 +50,7 @@ pub use operator::{
 pub use read::{
     AttemptSnapshot, Durability, ExecutionPage, ExecutionSnapshot, ExecutionSummary, Explanation,
     LaneCounts, LaneSnapshot, LeaseSnapshot, ListExecutionsArgs, ListOrder, ProgressSnapshot,
+    UnreadableRecord,
 };
 pub use schedule::{
     Backfill, BackfillScheduleArgs, ListSchedulesArgs, MissedPolicy, OverlapPolicy,

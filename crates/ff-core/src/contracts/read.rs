@@ -45,6 +45,9 @@ pub struct ExecutionSnapshot {
     pub attempts: Vec<AttemptSnapshot>,
     /// Grows by one with every accepted transition.
     pub version: u64,
+    /// What cannot be read of the stored row. The other fields are as far as they can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,6 +96,9 @@ pub struct ExecutionSummary {
     pub created_at: TimestampMs,
     pub finished_at: Option<TimestampMs>,
     pub attempt_index: u32,
+    /// What cannot be read of the stored row. The other fields are as far as they can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// Which executions to list; an absent part means all.
@@ -128,6 +134,17 @@ pub struct ExecutionPage {
     pub next_cursor: Option<String>,
 }
 
+/// A record in a list that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct UnreadableRecord {
+    pub table: String,
+    /// The key of its row.
+    pub key: String,
+    /// What cannot be read.
+    pub detail: String,
+}
+
 /// How many executions of a lane are in each state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -145,6 +162,9 @@ pub struct LaneSnapshot {
     pub paused_reason: Option<String>,
     pub paused_by: Option<String>,
     pub paused_at: Option<TimestampMs>,
+    /// What cannot be read of the stored row. The other fields are as far as they can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
 }
 
 /// Why an execution is not running, in words and as data.

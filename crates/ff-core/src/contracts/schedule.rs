@@ -239,4 +239,7 @@ pub struct SchedulePage {
     pub schedules: Vec<ScheduleSnapshot>,
     /// Present when there is more.
     pub next_cursor: Option<String>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<super::UnreadableRecord>,
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::EngineBackend;
+use super::{EngineBackend, scan};
 use crate::contracts::{
     BulkFailurePage, BulkFilter, BulkPage, BulkPreview, BulkSnapshot, ListBulkArgs, StartBulkArgs,
 };
@@ -27,8 +27,9 @@ pub trait BulkOperations: EngineBackend {
         let filter = list_query(&prepare_filter(filter, self.scope())?);
         let matched = self.engine().query(Query::Count(filter.clone())).await?.count;
         let sample = ListQuery { limit: SAMPLE, ..filter };
-        let rows = self.engine().query(Query::Executions(sample)).await?.executions;
-        Ok(BulkPreview { matched, sample: views::page(&rows, false).executions })
+        let rows = self.engine().query(Query::Executions(sample)).await?;
+        let page = views::page(&rows.executions, false, &rows.damage);
+        Ok(BulkPreview { matched, sample: page.executions })
     }
 
     /// Starts a bulk operation. It reaches the executions that are there now, and goes on by
@@ -65,14 +66,16 @@ pub trait BulkOperations: EngineBackend {
         let limit = if args.limit == 0 { 100 } else { args.limit };
         check_count("bulk operations", limit, limits::PAGE)?;
         let mut after = args.cursor.as_deref().map(views::parse_bulk_cursor).transpose()?;
-        let mut page = Vec::new();
+        let (mut page, mut unreadable) = (Vec::new(), Vec::new());
         // Those of other namespaces are passed over.
         loop {
             let behind = after.map(|(rank, id)| values![rank, id]).unwrap_or_default();
             let scan = Scan::of::<BulkRow>(vec![]).by(&BulkRow::NEWEST);
-            let scans = vec![scan.after(behind).limit(limit + 1)];
-            let rows = self.engine().query(Query::Records { keys: vec![], scans }).await?;
-            let found = rows.records::<BulkRow>().map_err(|e| self.engine().store_error(e))?;
+            let scan = scan.after(behind).limit(limit + 1);
+            let read = scan::find::<BulkRow>(self.engine(), scan).await?;
+            // Whose they are cannot be told.
+            unreadable.extend(read.unreadable.into_iter().filter(|_| self.scope().is_none()));
+            let found = read.records;
             let cut = found.len() > limit;
             after = found.last().map(|row| (row.rank, row.key.id));
             page.extend(found.into_iter().filter(|row| in_scope(self.scope(), row)));
@@ -82,7 +85,7 @@ pub trait BulkOperations: EngineBackend {
         }
         let more = page.len() > limit;
         page.truncate(limit);
-        Ok(views::bulk_page(&page, page.last().filter(|_| more)))
+        Ok(views::bulk_page(&page, page.last().filter(|_| more), unreadable))
     }
 
     /// The executions that refused a bulk operation, in the order in which it came to them. Only

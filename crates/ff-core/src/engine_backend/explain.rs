@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{flow_key, limit, parents, suspension, visible};
+use super::{check_readable, flow_key, limit, parents, suspension, visible};
 use crate::contracts::Explanation;
 use crate::engine::Engine;
 use crate::engine_error::EngineError;
@@ -27,6 +27,7 @@ pub(super) async fn explain(
     let rows = engine.query(Query::Execution(id.key())).await?;
     let row = visible(scope, &rows);
     let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+    check_readable(&rows.damage)?;
     let (lane, flow) = (rows.lanes.first(), rows.flows.first());
     // Whatever else a member of an ended flow waits for, it is not handed out after that.
     if !flow.is_some_and(|flow| flow.state.is_finished()) {

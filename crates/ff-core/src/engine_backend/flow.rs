@@ -18,7 +18,7 @@ use crate::operations::flow::{
 };
 use crate::rows::{BacklogMemberRow, CascadeRow, EdgeKind, ExecutionRow, FlowKey, FlowRow, Record};
 use crate::state::LifecyclePhase;
-use crate::store::{FlowListQuery, ListQuery, Query, Scan};
+use crate::store::{Damage, FlowListQuery, ListQuery, Query, Scan};
 use crate::types::{FlowId, Namespace};
 use crate::views;
 use async_trait::async_trait;
@@ -85,7 +85,7 @@ pub trait FlowOperations: EngineBackend {
     async fn describe_flow(&self, id: &FlowId) -> Result<Option<FlowSnapshot>, EngineError> {
         let rows = self.engine().query(Query::Flow(flow_key(self.engine(), id))).await?;
         let flow = rows.flows.first().filter(|flow| in_scope(self.scope(), flow));
-        Ok(flow.map(|flow| views::flow(flow, &rows.counts)))
+        Ok(flow.map(|flow| views::flow(flow, &rows.counts, &rows.damage)))
     }
 
     async fn list_flows(&self, args: ListFlowsArgs) -> Result<FlowPage, EngineError> {
@@ -104,10 +104,10 @@ pub trait FlowOperations: EngineBackend {
             // One more than asked for tells whether there is more.
             limit: limit + 1,
         };
-        let mut flows = self.engine().query(Query::Flows(query)).await?.flows;
-        let more = flows.len() > limit;
-        flows.truncate(limit);
-        Ok(views::flow_page(&flows, more))
+        let mut rows = self.engine().query(Query::Flows(query)).await?;
+        let more = rows.flows.len() > limit;
+        rows.flows.truncate(limit);
+        Ok(views::flow_page(&rows.flows, more, &rows.damage))
     }
 
     /// A page of a flow's nodes, each with what it waits for and the edges into it. All pages
@@ -199,8 +199,8 @@ pub(super) async fn members(
     engine: &Engine,
     flow: FlowKey,
     wanted: impl Fn(&ExecutionRow) -> bool,
-) -> Result<Vec<ExecutionRow>, EngineError> {
-    let mut found = Vec::new();
+) -> Result<(Vec<ExecutionRow>, Damage), EngineError> {
+    let (mut found, mut damage) = (Vec::new(), Damage::default());
     let mut after = None;
     loop {
         let list = ListQuery {
@@ -210,12 +210,14 @@ pub(super) async fn members(
             limit: limits::PAGE,
             ..ListQuery::default()
         };
-        let page = engine.query(Query::Executions(list)).await?.executions;
+        let rows = engine.query(Query::Executions(list)).await?;
+        damage.executions.extend(rows.damage.executions);
+        let page = rows.executions;
         let last = page.len() < limits::PAGE;
         after = page.last().map(|row| (row.created_at, row.key.id));
         found.extend(page.into_iter().filter(&wanted));
         if last {
-            return Ok(found);
+            return Ok((found, damage));
         }
     }
 }
@@ -228,7 +230,7 @@ pub(super) async fn name_the_rest(
 ) -> Result<CancelFlowHeader, EngineError> {
     let CancelledHeader { mut header, rest } = cancelled;
     let Some(rest) = rest else { return Ok(header) };
-    let members = members(engine, flow, |row| rest.names(row)).await?;
+    let (members, _) = members(engine, flow, |row| rest.names(row)).await?;
     // After the members: whoever is reached meanwhile is found in one place or the other.
     let backlog = match rest {
         Rest::Unreached => {

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{flow_key, visible};
+use super::{check_readable, flow_key, visible};
 use crate::contracts::{EdgeGroupState, EdgePolicy, ForkFlowArgs};
 use crate::engine::{Engine, check_size, edge_row, node_id};
 use crate::engine_error::{EngineError, StateKind};
@@ -40,6 +40,7 @@ pub(super) async fn prepare(
     let rows = engine.query(Query::Execution(args.execution_id.key())).await?;
     let row = visible(scope, &rows);
     let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
+    check_readable(&rows.damage)?;
     let id = row.flow_id.ok_or(EngineError::State(StateKind::NotInFlow))?;
     let old = flow_key(engine, &FlowId(id));
     let rows = engine.query(Query::Flow(old)).await?;
@@ -104,7 +105,8 @@ struct Part {
 
 impl Part {
     async fn read(engine: &Engine, flow: FlowKey, from: Uuid) -> Result<Self, EngineError> {
-        let members = super::flow::members(engine, flow, |_| true).await?;
+        let (members, damage) = super::flow::members(engine, flow, |_| true).await?;
+        check_readable(&damage)?;
         let mut members: HashMap<_, _> = members.into_iter().map(|row| (row.key.id, row)).collect();
         let (all, policies) = edges(engine, flow).await?;
         let ids: Vec<Uuid> = members.keys().copied().collect();

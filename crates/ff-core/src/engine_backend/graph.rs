@@ -10,7 +10,7 @@ use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::flow::cascade::edges_into;
 use crate::rows::{EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey, Record};
-use crate::store::{ListQuery, Query};
+use crate::store::{Damage, ListQuery, Query};
 use crate::views::{self, GraphCursor};
 
 /// How many nodes are asked for their edges at once, and how many edges of each come at first:
@@ -28,6 +28,8 @@ struct Page<'a> {
     groups: Vec<EdgeGroupRow>,
     edges: Vec<EdgeRow>,
     most_edges: usize,
+    /// What cannot be read of the nodes.
+    damage: Damage,
 }
 
 /// So many nodes at most, in the order of their creation, with the edges into them. A page that
@@ -39,7 +41,8 @@ pub(super) async fn page(
     limit: usize,
 ) -> Result<FlowGraph, EngineError> {
     let most_edges = limit * limits::GRAPH_EDGES_PER_NODE;
-    let mut page = Page { engine, flow, groups: Vec::new(), edges: Vec::new(), most_edges };
+    let (groups, edges, damage) = (Vec::new(), Vec::new(), Damage::default());
+    let mut page = Page { engine, flow, groups, edges, most_edges, damage };
     let from = cursor.map(GraphCursor::parse).transpose()?;
     if let Some(GraphCursor { place, edge: Some(edge) }) = from
         && let Some(edge) = page.take(place.1, Vec::new(), Some(edge)).await?
@@ -53,7 +56,9 @@ pub(super) async fn page(
         limit: limit + 1,
         ..ListQuery::default()
     };
-    let mut nodes = engine.query(Query::Executions(list)).await?.executions;
+    let rows = engine.query(Query::Executions(list)).await?;
+    page.damage = rows.damage;
+    let mut nodes = rows.executions;
     let more = nodes.len() > limit;
     nodes.truncate(limit);
     let (shown, edge) = page.fill(&nodes).await?;
@@ -140,6 +145,6 @@ impl Page<'_> {
     }
 
     fn end(&self, nodes: &[ExecutionRow], next: Option<GraphCursor>) -> FlowGraph {
-        views::flow_graph(self.flow, nodes, &self.groups, &self.edges, next)
+        views::flow_graph(self.flow, nodes, &self.groups, &self.edges, next, &self.damage)
     }
 }

@@ -70,7 +70,8 @@ pub trait LimitOperations: EngineBackend {
             found.iter().map(|limit| LimitStateRow::erase_key(&LimitStateKey { id: limit.key.id }));
         let query = Query::Records { keys: keys.collect(), scans: Vec::new() };
         let rows = self.engine().query(query).await?;
-        let states = rows.records::<LimitStateRow>().map_err(|e| self.engine().store_error(e))?;
+        // A budget whose state cannot be read is shown as one that has none.
+        let states: Vec<LimitStateRow> = rows.readable_records();
         let views = found.iter().filter_map(|limit| {
             let state = states.iter().find(|state| state.limit == limit.key.id);
             views::budget(limit, state, rows.now)
@@ -201,9 +202,7 @@ pub trait LimitOperations: EngineBackend {
             Some(after) => scan.after(values![std::sync::Arc::<str>::from(after)]),
             None => scan,
         };
-        let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-        let rows = self.engine().query(query).await?;
-        rows.records().map_err(|error| self.engine().store_error(error))
+        Ok(super::scan::find(self.engine(), scan).await?.records)
     }
 }
 

@@ -8,6 +8,7 @@ mod fork;
 mod graph;
 mod parents;
 mod resubmit;
+mod scan;
 mod suspension;
 mod timer;
 mod token;
@@ -61,7 +62,7 @@ use crate::engine::{
     Caller, Engine, Grants, StartAt, Subscription, check_bytes, check_count, check_duration,
     check_tag_key, check_text, prepare_create, prepare_submit,
 };
-use crate::engine_error::EngineError;
+use crate::engine_error::{EngineError, ValidationKind};
 use crate::limits;
 use crate::operations::admin::{PauseLane, ResumeLane};
 use crate::operations::execution::{
@@ -71,7 +72,7 @@ use crate::operations::execution::{
 use crate::operations::flow::{AckCancelMember, CancelFlow, CancelFlowHeaderOp};
 use crate::rows::{Blob, ExecutionRow, FlowKey, LaneRow, StepRow, tags};
 use crate::state::PublicState;
-use crate::store::{ListQuery, Query, Rows};
+use crate::store::{Damage, ListQuery, Query, Rows};
 use crate::types::{ExecutionId, ExecutionKey, FlowId, LaneId, Namespace, TimestampMs};
 use crate::views;
 
@@ -324,7 +325,8 @@ pub trait EngineBackend: Send + Sync + 'static {
         id: &ExecutionId,
     ) -> Result<Option<ExecutionSnapshot>, EngineError> {
         let rows = self.engine().query(Query::Execution(id.key())).await?;
-        Ok(visible(self.scope(), &rows).map(|row| views::snapshot(row, &rows.attempts)))
+        let found = visible(self.scope(), &rows);
+        Ok(found.map(|row| views::snapshot(row, &rows.attempts, &rows.damage)))
     }
 
     /// Why the execution is not running.
@@ -340,10 +342,10 @@ pub trait EngineBackend: Send + Sync + 'static {
         let limit = list.limit;
         // One more than asked for tells whether there is more.
         list.limit += 1;
-        let mut rows = self.engine().query(Query::Executions(list)).await?.executions;
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        Ok(views::page(&rows, more))
+        let mut rows = self.engine().query(Query::Executions(list)).await?;
+        let more = rows.executions.len() > limit;
+        rows.executions.truncate(limit);
+        Ok(views::page(&rows.executions, more, &rows.damage))
     }
 
     /// The bytes that the execution was submitted with.
@@ -394,7 +396,7 @@ pub trait EngineBackend: Send + Sync + 'static {
         let rows = self.engine().query(Query::Lanes).await?;
         let mut lanes: Vec<_> = {
             let named = rows.lanes.iter().filter(|lane| lane.lane != LaneRow::every());
-            named.map(views::lane).collect()
+            named.map(|lane| views::lane(lane, &rows.damage)).collect()
         };
         if self.scope().is_some() {
             let own = self.counts().await?;
@@ -532,6 +534,17 @@ async fn steps_of_grants(engine: &Engine, grants: &[Grant]) -> Result<Vec<StepRo
 fn visible<'r>(scope: Option<&Namespace>, rows: &'r Rows) -> Option<&'r ExecutionRow> {
     let in_scope = |row: &&ExecutionRow| scope.is_none_or(|s| s.as_str() == &*row.namespace);
     rows.executions.first().filter(in_scope)
+}
+
+/// Refuses to go by executions that cannot be read: what is shown of them is not what they are.
+fn check_readable(damage: &Damage) -> Result<(), EngineError> {
+    match damage.executions.iter().next() {
+        Some((key, why)) => {
+            let detail = format!("{} cannot be read: {why}", key.execution_id());
+            Err(EngineError::validation(ValidationKind::Corruption, detail))
+        }
+        None => Ok(()),
+    }
 }
 
 fn list_query(

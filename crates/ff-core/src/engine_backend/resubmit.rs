@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::visible;
+use super::{check_readable, visible};
 use crate::contracts::ResubmitArgs;
 use crate::engine::{Engine, check_bytes, check_text, fingerprint};
 use crate::engine_error::EngineError;
@@ -25,6 +25,7 @@ pub(super) async fn prepare(
     let from = args.execution_id.key();
     let rows = engine.query(Query::Execution(from)).await?;
     let row = visible(scope, &rows).ok_or(EngineError::NotFound { entity: "execution" })?;
+    check_readable(&rows.damage)?;
     let payload: Arc<[u8]> = match args.input_payload {
         Some(given) => given.into(),
         None => {

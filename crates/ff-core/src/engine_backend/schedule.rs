@@ -106,12 +106,13 @@ pub trait ScheduleOperations: EngineBackend {
         };
         // One more than asked for tells whether there is more.
         let scan = Scan::of::<ScheduleRow>(prefix).by(&ScheduleRow::BY_NAME);
-        let scans = vec![scan.after(after).limit(limit + 1)];
-        let rows = self.engine().query(Query::Records { keys: vec![], scans }).await?;
-        let mut found = rows.records::<ScheduleRow>().map_err(|e| self.engine().store_error(e))?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        Ok(views::schedule_page(&found, more, self.engine().store().now()))
+        let scan = scan.after(after).limit(limit + 1);
+        let found = super::scan::find::<ScheduleRow>(self.engine(), scan).await?;
+        let mut schedules = found.records;
+        let more = schedules.len() > limit;
+        schedules.truncate(limit);
+        let now = self.engine().store().now();
+        Ok(views::schedule_page(&schedules, more, now, found.unreadable))
     }
 
     /// When a schedule with these times would be due next, at most 100 instants.

@@ -62,8 +62,7 @@ pub trait StepOperations: EngineBackend {
         }
         let query = Query::Records { keys: Vec::new(), scans: vec![steps_of(row.key)] };
         let rows = self.engine().query(query).await?;
-        let rows = rows.records().map_err(|error| self.engine().store_error(error))?;
-        let mut steps = views::steps(rows);
+        let mut steps = views::steps(rows.readable_records());
         steps.retain(|step| step.sequence > after_sequence);
         steps.truncate(limit);
         Ok(steps)

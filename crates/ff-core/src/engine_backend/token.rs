@@ -66,10 +66,7 @@ pub trait TokenOperations: EngineBackend {
                 Some(after) => scan.after(values![after]),
                 None => scan,
             };
-            let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-            let rows = self.engine().query(query).await?;
-            let rows = rows.records::<TokenRow>();
-            let rows = rows.map_err(|error| self.engine().store_error(error))?;
+            let rows = super::scan::find::<TokenRow>(self.engine(), scan).await?.records;
             let own = rows.iter().filter(|row| belongs_to(&row.namespaces.0, self.scope()));
             found.extend(own.take(limit - found.len()).map(views::token));
             if found.len() == limit || rows.len() < limits::PAGE {

@@ -94,10 +94,7 @@ pub trait WebhookOperations: EngineBackend {
             Some(after) => scan.after(values![after]),
             None => scan,
         };
-        let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-        let rows = self.engine().query(query).await?;
-        let rows =
-            rows.records::<WebhookRow>().map_err(|error| self.engine().store_error(error))?;
+        let rows = super::scan::find::<WebhookRow>(self.engine(), scan).await?.records;
         Ok(rows.iter().map(views::webhook).collect())
     }
 

@@ -12,7 +12,7 @@ use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::worker::{HeartbeatWorker, RetireWorker};
 use crate::rows::{WorkerRow, values};
-use crate::store::{Query, Scan};
+use crate::store::Scan;
 use crate::views;
 
 #[async_trait]
@@ -59,11 +59,9 @@ pub trait WorkerOperations: EngineBackend {
                 None => Vec::new(),
             };
             let scan = Scan::of::<WorkerRow>(prefix.clone()).after(behind).limit(limits::PAGE);
-            let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-            let rows = self.engine().query(query).await?;
-            let workers = rows.records::<WorkerRow>();
-            let workers = workers.map_err(|error| self.engine().store_error(error))?;
-            let (now, read) = (rows.now, workers.len());
+            let page = super::scan::find::<WorkerRow>(self.engine(), scan).await?;
+            let (now, workers) = (page.now, page.records);
+            let read = workers.len();
             after = workers.last().map(|row| row.key.clone());
             let of_lane = |row: &WorkerRow| match &args.lane_id {
                 Some(lane) => row.lanes.0.contains(lane.as_str()),

@@ -13,10 +13,13 @@ use crate::contracts::EventType;
 use crate::engine_error::StoreError;
 use crate::rows::spelling::Spelling;
 use crate::rows::{
-    AnyRow, AttemptKey, AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowKey, FlowRow, Kind,
-    LaneRow, Rewritten, Spec, TimerKey, TimerRow, Value,
+    AnyRow, AttemptKey, AttemptRow, Blob, Endings, EventRow, ExecutionRow, FlowKey, FlowRow,
+    FlowState, Kind, LaneRow, Rewritten, Spec, TimerKey, TimerKind, TimerRow, Value,
 };
-use crate::state::PublicState;
+use crate::state::{
+    AttemptState, AttemptType, BlockingReason, EligibilityState, LaneState, LifecyclePhase,
+    OwnershipState, PublicState,
+};
 use crate::types::{ExecutionKey, TimestampMs};
 
 /// One result row of any driver, by the places of its columns.
@@ -55,16 +58,18 @@ pub struct Reader<'r, C> {
     at: usize,
     /// Keeps the columns of different tables apart among the words.
     table: usize,
+    /// What could not be read, where a column that is damaged counts as empty.
+    pub(super) damage: Option<Vec<String>>,
 }
 
 impl<'r, C: Cells> Reader<'r, C> {
     pub fn new(cells: &'r C, words: &'r mut Words) -> Self {
-        Self { cells, words, at: 0, table: 0 }
+        Self { cells, words, at: 0, table: 0, damage: None }
     }
 
     /// Begins at another column than the first.
     pub fn from(cells: &'r C, words: &'r mut Words, at: usize) -> Self {
-        Self { cells, words, at, table: 0 }
+        Self { cells, words, at, table: 0, damage: None }
     }
 
     fn next(&mut self) -> usize {
@@ -72,15 +77,29 @@ impl<'r, C: Cells> Reader<'r, C> {
         self.at - 1
     }
 
+    /// A value that was read, or the empty one in its place if damage is only noted.
+    #[inline]
+    fn noted<T>(&mut self, read: Result<T, StoreError>, empty: T) -> Result<T, StoreError> {
+        match (read, &mut self.damage) {
+            (Err(StoreError::Corrupt(why)), Some(damage)) => {
+                damage.push(why);
+                Ok(empty)
+            }
+            (read, _) => read,
+        }
+    }
+
     pub fn opt_int(&mut self) -> Result<Option<i64>, StoreError> {
         let at = self.next();
-        self.cells.int(at)
+        let read = self.cells.int(at);
+        self.noted(read, None)
     }
 
     pub fn number<N: TryFrom<i64> + Default>(&mut self) -> Result<N, StoreError> {
-        let at = self.next();
-        let value = self.cells.int(at)?.unwrap_or_default();
-        N::try_from(value).map_err(|_| wrong(at, &format!("{value} is out of range")))
+        let at = self.at;
+        let value = self.opt_int()?.unwrap_or_default();
+        let read = N::try_from(value).map_err(|_| wrong(at, &format!("{value} is out of range")));
+        self.noted(read, N::default())
     }
 
     pub fn time(&mut self) -> Result<Option<TimestampMs>, StoreError> {
@@ -93,43 +112,61 @@ impl<'r, C: Cells> Reader<'r, C> {
 
     /// Text that is different in every row.
     pub fn own_text(&mut self) -> Result<Option<Arc<str>>, StoreError> {
+        Ok(self.text()?.map(Arc::from))
+    }
+
+    fn text(&mut self) -> Result<Option<&'r str>, StoreError> {
         let at = self.next();
-        Ok(self.cells.text(at)?.map(Arc::from))
+        let read = self.cells.text(at);
+        self.noted(read, None)
     }
 
     /// Text that many rows share.
     pub fn shared_text(&mut self) -> Result<Option<Arc<str>>, StoreError> {
-        let at = self.next();
-        Ok(self.cells.text(at)?.map(|word| self.words.keep(self.table + at, word)))
+        let at = self.at;
+        Ok(self.text()?.map(|word| self.words.keep(self.table + at, word)))
     }
 
     pub fn word<T: Spelling>(&mut self) -> Result<Option<T>, StoreError> {
-        let at = self.next();
-        let Some(word) = self.cells.text(at)? else {
+        let at = self.at;
+        let Some(word) = self.text()? else {
             return Ok(None);
         };
-        T::read(word).map(Some).ok_or_else(|| wrong(at, &format!("unknown word {word:?}")))
+        let unknown = || wrong(at, &format!("unknown word {word:?}"));
+        let read = T::read(word).map(Some).ok_or_else(unknown);
+        self.noted(read, None)
     }
 
-    fn must<T: Spelling>(&mut self) -> Result<T, StoreError> {
+    /// A word that must be there; `empty` stands for it where damage is only noted.
+    fn must<T: Spelling>(&mut self, empty: T) -> Result<T, StoreError> {
         let at = self.at;
-        self.word()?.ok_or_else(|| wrong(at, &"a state is missing"))
+        let noted = self.damage.as_ref().map_or(0, Vec::len);
+        match self.word()? {
+            Some(word) => Ok(word),
+            None if self.damage.as_ref().map_or(0, Vec::len) > noted => Ok(empty),
+            None => self.noted(Err(wrong(at, &"a state is missing")), empty),
+        }
     }
 
     pub fn opt_uuid(&mut self) -> Result<Option<Uuid>, StoreError> {
         let at = self.next();
-        let bytes = self.cells.blob(at)?;
-        bytes.map(|bytes| Uuid::from_slice(bytes).map_err(|error| wrong(at, &error))).transpose()
+        let read = self.cells.blob(at).and_then(|bytes| {
+            let id = bytes.map(|bytes| Uuid::from_slice(bytes).map_err(|error| wrong(at, &error)));
+            id.transpose()
+        });
+        self.noted(read, None)
     }
 
     pub fn uuid(&mut self) -> Result<Uuid, StoreError> {
         let at = self.at;
-        self.opt_uuid()?.ok_or_else(|| wrong(at, &"an id is missing"))
+        let read = self.opt_uuid()?.ok_or_else(|| wrong(at, &"an id is missing"));
+        self.noted(read, Uuid::nil())
     }
 
     pub fn bytes(&mut self) -> Result<Option<Arc<[u8]>>, StoreError> {
         let at = self.next();
-        Ok(self.cells.blob(at)?.map(Arc::from))
+        let read = self.cells.blob(at);
+        Ok(self.noted(read, None)?.map(Arc::from))
     }
 
     /// Two columns: the bytes, and whether they are stored apart.
@@ -162,12 +199,12 @@ impl<'r, C: Cells> Reader<'r, C> {
             priority: self.number()?,
             tags: self.shared_text()?.unwrap_or_default(),
             attempt_index: self.number()?,
-            phase: self.must()?,
-            ownership: self.must()?,
-            eligibility: self.must()?,
-            public_state: self.must()?,
-            attempt_state: self.must()?,
-            blocking: self.must()?,
+            phase: self.must(LifecyclePhase::Submitted)?,
+            ownership: self.must(OwnershipState::Unowned)?,
+            eligibility: self.must(EligibilityState::NotApplicable)?,
+            public_state: self.must(PublicState::Waiting)?,
+            attempt_state: self.must(AttemptState::PendingFirstAttempt)?,
+            blocking: self.must(BlockingReason::None)?,
             not_before: self.time()?,
             deadline_at: self.time()?,
             started_at: self.time()?,
@@ -198,7 +235,7 @@ impl<'r, C: Cells> Reader<'r, C> {
         self.table = 128;
         Ok(AttemptRow {
             key: AttemptKey { execution, index: self.number()? },
-            attempt_type: self.must()?,
+            attempt_type: self.must(AttemptType::Initial)?,
             lease_epoch: self.number()?,
             worker_id: self.shared_text()?,
             worker_instance_id: self.shared_text()?,
@@ -232,7 +269,7 @@ impl<'r, C: Cells> Reader<'r, C> {
             namespace: self.shared_text()?.unwrap_or_default(),
             kind: self.shared_text()?.unwrap_or_default(),
             graph_revision: self.number()?,
-            state: self.must()?,
+            state: self.must(FlowState::Open)?,
             created_at: TimestampMs(self.number()?),
             terminal_at: self.time()?,
             nodes: self.number()?,
@@ -251,7 +288,7 @@ impl<'r, C: Cells> Reader<'r, C> {
 
     pub fn timer(&mut self) -> Result<TimerRow, StoreError> {
         let due_at = TimestampMs(self.number()?);
-        let key = TimerKey { due_at, kind: self.must()?, subject: self.uuid()? };
+        let key = TimerKey { due_at, kind: self.must(TimerKind::Ready)?, subject: self.uuid()? };
         let members = self.bytes()?.unwrap_or_default();
         Ok(TimerRow { key, members: TimerRow::decode_members(&members) })
     }
@@ -259,7 +296,7 @@ impl<'r, C: Cells> Reader<'r, C> {
     pub fn lane(&mut self) -> Result<LaneRow, StoreError> {
         Ok(LaneRow {
             lane: self.shared_text()?.unwrap_or_default(),
-            state: self.must()?,
+            state: self.must(LaneState::Paused)?,
             paused_reason: self.own_text()?,
             paused_by: self.own_text()?,
             paused_at: self.time()?,
@@ -288,10 +325,11 @@ impl<'r, C: Cells> Reader<'r, C> {
         self.table = 256;
         let seq = self.number()?;
         let at = TimestampMs(self.number()?);
-        let place = self.next();
-        let word = self.cells.text(place)?.unwrap_or_default();
-        let event_type = EventType::parse(word)
-            .ok_or_else(|| wrong(place, &format!("unknown event {word:?}")))?;
+        let place = self.at;
+        let word = self.text()?.unwrap_or_default();
+        let read = EventType::parse(word);
+        let read = read.ok_or_else(|| wrong(place, &format!("unknown event {word:?}")));
+        let event_type = self.noted(read, EventType::Unreadable)?;
         let namespace = self.shared_text()?.unwrap_or_default();
         let lane = self.shared_text()?;
         let kind = self.shared_text()?;
@@ -324,8 +362,8 @@ impl<'r, C: Cells> Reader<'r, C> {
 pub fn state_counts(rows: impl Iterator<Item = impl Cells>) -> Result<Vec<CountRow>, StoreError> {
     let mut counts: BTreeMap<PublicState, u64> = BTreeMap::new();
     for cells in rows {
-        let word = cells.text(0)?.unwrap_or_default();
-        let state = PublicState::read(word).unwrap_or(PublicState::Waiting);
+        let state = cells.text(0).ok().flatten().and_then(PublicState::read);
+        let state = state.unwrap_or(PublicState::Waiting);
         *counts.entry(state).or_default() += cells.int(1)?.unwrap_or(0).unsigned_abs();
     }
     let (namespace, lane): (Arc<str>, Arc<str>) = ("".into(), "".into());

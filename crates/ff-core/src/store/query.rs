@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use super::{RetentionScan, Scan};
+use super::{Damage, RetentionScan, Scan};
 use crate::contracts::ListOrder;
 use crate::engine_error::StoreError;
 use crate::rows::{
@@ -128,9 +128,16 @@ pub struct Rows {
     pub log: Option<LogBounds>,
     pub next_due: Option<TimestampMs>,
     pub timers: Vec<TimerRow>,
+    /// What could not be read of the rows above.
+    pub damage: Damage,
 }
 
 impl Rows {
+    /// Those records of one table that can be read.
+    pub fn readable_records<R: Record>(&self) -> Vec<R> {
+        self.records.iter().filter_map(|row| row.decode().ok().flatten()).collect()
+    }
+
     /// The records of one table, in the order in which they were found.
     pub fn records<R: Record>(&self) -> Result<Vec<R>, StoreError> {
         self.records.iter().filter_map(|row| row.decode().transpose()).collect()

@@ -1,6 +1,6 @@
 //! Bulk operations as users see them.
 
-use crate::contracts::{BulkFailure, BulkFailurePage, BulkPage, BulkSnapshot};
+use crate::contracts::{BulkFailure, BulkFailurePage, BulkPage, BulkSnapshot, UnreadableRecord};
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::rows::{BulkFailureRow, BulkRow};
 
@@ -22,9 +22,14 @@ pub fn bulk(row: &BulkRow) -> BulkSnapshot {
     }
 }
 
-pub fn bulk_page(rows: &[BulkRow], next: Option<&BulkRow>) -> BulkPage {
+pub fn bulk_page(
+    rows: &[BulkRow],
+    next: Option<&BulkRow>,
+    unreadable: Vec<UnreadableRecord>,
+) -> BulkPage {
     let cursor = |row: &BulkRow| format!("ffb1.{}.{}", row.rank, row.key.id.simple());
-    BulkPage { operations: rows.iter().map(bulk).collect(), next_cursor: next.map(cursor) }
+    let operations = rows.iter().map(bulk).collect();
+    BulkPage { operations, next_cursor: next.map(cursor), unreadable }
 }
 
 /// The place behind the last bulk operation of the page before.

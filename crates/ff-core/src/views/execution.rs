@@ -12,10 +12,10 @@ use crate::contracts::{
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::rows::{AttemptRow, ExecutionRow, LaneRow};
 use crate::state::LifecyclePhase;
-use crate::store::CountRow;
+use crate::store::{CountRow, Damage};
 use crate::types::{FlowId, LaneId, Namespace, TimestampMs};
 
-pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow]) -> ExecutionSnapshot {
+pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow], damage: &Damage) -> ExecutionSnapshot {
     let current = attempts.iter().find(|attempt| attempt.key.index == row.attempt_index);
     let running = current.filter(|_| row.phase == LifecyclePhase::Active);
     ExecutionSnapshot {
@@ -49,12 +49,14 @@ pub fn snapshot(row: &ExecutionRow, attempts: &[AttemptRow]) -> ExecutionSnapsho
         progress: current.and_then(progress),
         attempts: attempts.iter().map(attempt).collect(),
         version: row.version,
+        unreadable: damage.executions.get(&row.key).cloned(),
     }
 }
 
-pub fn page(rows: &[ExecutionRow], more: bool) -> ExecutionPage {
+pub fn page(rows: &[ExecutionRow], more: bool, damage: &Damage) -> ExecutionPage {
     let next_cursor = rows.last().filter(|_| more).map(list_cursor);
-    ExecutionPage { executions: rows.iter().map(summary).collect(), next_cursor }
+    let executions = rows.iter().map(|row| summary(row, damage)).collect();
+    ExecutionPage { executions, next_cursor }
 }
 
 /// The keyset position behind a row.
@@ -79,13 +81,14 @@ pub(super) fn unreadable_cursor() -> EngineError {
     EngineError::validation(ValidationKind::InvalidCursor, "the page cursor cannot be read")
 }
 
-pub fn lane(row: &LaneRow) -> LaneSnapshot {
+pub fn lane(row: &LaneRow, damage: &Damage) -> LaneSnapshot {
     LaneSnapshot {
         lane_id: LaneId::new(&*row.lane),
         state: row.state,
         paused_reason: text(row.paused_reason.as_ref()),
         paused_by: text(row.paused_by.as_ref()),
         paused_at: row.paused_at,
+        unreadable: damage.lanes.get(&row.lane).cloned(),
     }
 }
 
@@ -103,7 +106,7 @@ pub fn counts(rows: Vec<CountRow>) -> Vec<LaneCounts> {
     lanes.into_values().collect()
 }
 
-fn summary(row: &ExecutionRow) -> ExecutionSummary {
+fn summary(row: &ExecutionRow, damage: &Damage) -> ExecutionSummary {
     ExecutionSummary {
         execution_id: row.key.execution_id(),
         namespace: Namespace::new(&*row.namespace),
@@ -115,6 +118,7 @@ fn summary(row: &ExecutionRow) -> ExecutionSummary {
         created_at: row.created_at,
         finished_at: row.terminal_at,
         attempt_index: row.attempt_index,
+        unreadable: damage.executions.get(&row.key).cloned(),
     }
 }
 

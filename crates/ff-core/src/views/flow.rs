@@ -14,7 +14,7 @@ use crate::rows::{
     EdgeGroupRow, EdgeKind, EdgeRow, ExecutionRow, FlowKey, FlowRow, FlowState, Word, raw_object,
 };
 use crate::state::PublicState;
-use crate::store::CountRow;
+use crate::store::{CountRow, Damage};
 use crate::types::{ExecutionId, FlowId, LaneId, Namespace, TimestampMs};
 
 /// The stored states that a filter means.
@@ -61,7 +61,7 @@ pub fn projected(state: FlowState, counts: &BTreeMap<PublicState, u64>) -> FlowS
     }
 }
 
-pub fn flow(row: &FlowRow, counts: &[CountRow]) -> FlowSnapshot {
+pub fn flow(row: &FlowRow, counts: &[CountRow], damage: &Damage) -> FlowSnapshot {
     let counts: BTreeMap<_, _> = counts.iter().map(|row| (row.state, row.count)).collect();
     let raw = raw_object(&row.raw_fields);
     let text = |name: &str| raw.get(name).and_then(|value| value.as_str()).map(str::to_owned);
@@ -84,18 +84,19 @@ pub fn flow(row: &FlowRow, counts: &[CountRow]) -> FlowSnapshot {
         cancel_reason: text("cancel_reason"),
         forked_from: forked_from.map(FlowId),
         forked_from_execution: node,
+        unreadable: damage.flows.get(&row.key).cloned(),
     }
 }
 
-pub fn flow_page(rows: &[FlowRow], more: bool) -> FlowPage {
+pub fn flow_page(rows: &[FlowRow], more: bool, damage: &Damage) -> FlowPage {
     let cursor = |row: &FlowRow| place_cursor(row.created_at, row.key.id);
     FlowPage {
-        flows: rows.iter().map(summary).collect(),
+        flows: rows.iter().map(|row| summary(row, damage)).collect(),
         next_cursor: rows.last().filter(|_| more).map(cursor),
     }
 }
 
-fn summary(row: &FlowRow) -> FlowSummary {
+fn summary(row: &FlowRow, damage: &Damage) -> FlowSummary {
     let ended = row.ended;
     let all = [
         (PublicState::Completed, ended.completed),
@@ -114,6 +115,7 @@ fn summary(row: &FlowRow) -> FlowSummary {
         node_count: row.nodes,
         edge_count: row.edges,
         ended: all.into_iter().filter(|(_, count)| *count > 0).collect(),
+        unreadable: damage.flows.get(&row.key).cloned(),
     }
 }
 
@@ -123,6 +125,7 @@ pub fn flow_graph(
     groups: &[EdgeGroupRow],
     edges: &[EdgeRow],
     next: Option<GraphCursor>,
+    damage: &Damage,
 ) -> FlowGraph {
     let groups: HashMap<Uuid, &EdgeGroupRow> =
         groups.iter().map(|group| (group.key.downstream, group)).collect();
@@ -131,8 +134,12 @@ pub fn flow_graph(
         to: flow.member(edge.downstream).execution_id(),
     };
     let depends = edges.iter().filter(|edge| edge.kind == Word(EdgeKind::Depends));
+    let shown = |row: &ExecutionRow| FlowGraphNode {
+        unreadable: damage.executions.get(&row.key).cloned(),
+        ..node(row, groups.get(&row.key.id).copied())
+    };
     FlowGraph {
-        nodes: nodes.iter().map(|row| node(row, groups.get(&row.key.id).copied())).collect(),
+        nodes: nodes.iter().map(shown).collect(),
         edges: depends.map(edge).collect(),
         next_cursor: next.map(GraphCursor::text),
     }
@@ -173,6 +180,7 @@ fn node(row: &ExecutionRow, group: Option<&EdgeGroupRow>) -> FlowGraphNode {
         started_at: row.started_at,
         finished_at: row.terminal_at,
         group: group.map(group_snapshot),
+        unreadable: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::contracts::{SchedulePage, SchedulePause, ScheduleSnapshot};
+use crate::contracts::{SchedulePage, SchedulePause, ScheduleSnapshot, UnreadableRecord};
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::operations::schedule::Calendar;
 use crate::rows::ScheduleRow;
@@ -42,11 +42,17 @@ pub fn schedule(row: &ScheduleRow, upcoming: usize, now: TimestampMs) -> Schedul
 }
 
 /// A page of schedules, each with its next due time.
-pub fn schedule_page(rows: &[ScheduleRow], more: bool, now: TimestampMs) -> SchedulePage {
+pub fn schedule_page(
+    rows: &[ScheduleRow],
+    more: bool,
+    now: TimestampMs,
+    unreadable: Vec<UnreadableRecord>,
+) -> SchedulePage {
     let cursor = |row: &ScheduleRow| serde_json::json!([&*row.namespace, &*row.name]).to_string();
     SchedulePage {
         schedules: rows.iter().map(|row| schedule(row, 1, now)).collect(),
         next_cursor: rows.last().filter(|_| more).map(cursor),
+        unreadable,
     }
 }
 

@@ -128,7 +128,8 @@ async fn list(call: Call<PageQuery, Nothing>) -> Answered<Answer<BulkAnswer>> {
     let args = ListBulkArgs { cursor: call.query.cursor, limit };
     let page = call.door.backend().list_bulk(args).await?;
     let operations = page.operations.into_iter().map(shown).collect();
-    Ok(Answer::json(BulkAnswer { operations, next_cursor: page.next_cursor }))
+    let (next_cursor, unreadable) = (page.next_cursor, page.unreadable);
+    Ok(Answer::json(BulkAnswer { operations, next_cursor, unreadable }))
 }
 
 async fn describe(call: Call<Nothing, Nothing>) -> Answered<Answer<BulkSnapshot>> {

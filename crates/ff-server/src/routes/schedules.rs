@@ -189,7 +189,8 @@ async fn list(call: Call<ListQuery, Nothing>) -> Answered<Answer<SchedulesAnswer
     let args = ListSchedulesArgs { namespace: None, cursor: call.query.cursor, limit };
     let page = call.door.backend().list_schedules(args).await?;
     let schedules = page.schedules.into_iter().map(shown).collect();
-    Ok(Answer::json(SchedulesAnswer { schedules, next_cursor: page.next_cursor }))
+    let (next_cursor, unreadable) = (page.next_cursor, page.unreadable);
+    Ok(Answer::json(SchedulesAnswer { schedules, next_cursor, unreadable }))
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -112,7 +112,17 @@ impl List {
         if session.output.format == Format::Jsonl {
             return Ok(());
         }
+        if session.output.format == Format::Table {
+            found.iter_mut().for_each(mark_unreadable);
+        }
         let answer = json!({ "executions": found, "next_cursor": cursor });
         session.output.list(&answer, "executions", &COLUMNS)
+    }
+}
+
+/// A row that cannot be read has no state that could be relied on; `run show` says why.
+fn mark_unreadable(item: &mut Value) {
+    if !item["unreadable"].is_null() {
+        item["public_state"] = "unreadable".into();
     }
 }
