@@ -3,7 +3,7 @@
 CREATE OR REPLACE VIEW ff_operator_event AS
 SELECT seq * 65536 + shard AS event_id, partition_key::integer AS partition_key,
        coalesce(execution_id, flow_id)::text AS execution_id, event_type,
-       details - 'asked_at_ms' AS details,
+       details - 'asked_at_ms' - 'actor' AS details,
        coalesce((details->>'asked_at_ms')::bigint, at_ms) AS occurred_at_ms, namespace,
        (SELECT coalesce(e.tags->>'cairn.instance_id', e.raw_fields->'tags'->>'cairn.instance_id')
         FROM ff_exec_core AS e WHERE e.partition_key = ff_event.partition_key

@@ -25,9 +25,9 @@
 #![forbid(unsafe_code)]
 
 pub use ff_core::engine_backend::{
-    BulkOperations, CounterOperations, EngineBackend, FlowOperations, LimitOperations, Namespaced,
-    ScheduleOperations, StepOperations, StreamOperations, SuspensionOperations, TimerOperations,
-    TokenOperations, WebhookOperations, WorkerOperations,
+    Acting, BulkOperations, CounterOperations, EngineBackend, FlowOperations, LimitOperations,
+    Namespaced, ScheduleOperations, StepOperations, StreamOperations, SuspensionOperations,
+    TimerOperations, TokenOperations, WebhookOperations, WorkerOperations,
 };
 pub use ff_core::{
     backend, condition, contracts, engine, engine_error, limits, partition, policy, state, token,

@@ -21,7 +21,8 @@ FROM (SELECT *, hex(coalesce(execution_id, flow_id)) AS h FROM ff_event) AS l;
 
 CREATE VIEW ff_operator_event AS
 SELECT event_id, partition_key, subject_id AS execution_id, event_type,
-       json_remove(details, '$.asked_at_ms') AS details, asked_at_ms AS occurred_at_ms, namespace,
+       json_remove(details, '$.asked_at_ms', '$.actor') AS details,
+       asked_at_ms AS occurred_at_ms, namespace,
        instance_tag
 FROM ff_event_text
 WHERE event_type IN ('priority_changed', 'replayed', 'flow_cancel_requested');

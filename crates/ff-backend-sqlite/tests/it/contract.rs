@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ff_backend_sqlite::SqliteBackend;
 use ff_core::backend::{CancelFlowPolicy, CancelFlowWait, CapabilitySet, ClaimPolicy, Handle};
 use ff_core::contracts::{
-    CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader, CancelFlowResult,
-    ChangePriorityArgs, ChangePriorityResult, CreateExecutionArgs, CreateExecutionResult,
-    ReplayExecutionArgs, ReplayExecutionResult, RevokeLeaseArgs, RevokeLeaseResult, Submission,
-    SubmitOutcome,
+    Actor, CancelExecutionArgs, CancelExecutionResult, CancelFlowArgs, CancelFlowHeader,
+    CancelFlowResult, ChangePriorityArgs, ChangePriorityResult, CreateExecutionArgs,
+    CreateExecutionResult, ReplayExecutionArgs, ReplayExecutionResult, RevokeLeaseArgs,
+    RevokeLeaseResult, Stamp, Submission, SubmitOutcome,
 };
-use ff_core::engine_backend::EngineBackend;
+use ff_core::engine_backend::{Acting, EngineBackend};
 use ff_core::engine_error::{ContentionKind, EngineError, StateKind};
 use ff_core::state::PublicState;
 use ff_core::types::{
@@ -432,8 +432,7 @@ async fn a_lease_is_active_without_an_expiry() {
 #[tokio::test]
 async fn a_header_ends_no_lease_and_leaves_nothing_to_revoke() {
     let backend = backend().await;
-    let (flow, ids) = flow_with_members(&backend, 0).await;
-    assert!(ids.is_empty());
+    let (flow, _) = flow_with_members(&backend, 0).await;
     let (id, uuid) = create_runnable(&backend).await;
     let join = "UPDATE ff_exec_core SET flow_id = ?1";
     sqlx::query(join).bind(flow.0).execute(backend.pool_for_test()).await.expect("join");
@@ -481,4 +480,21 @@ async fn rows_with_words_of_the_reference_are_worked_on() {
         backend.engine().sweep().await.expect("sweep");
         assert_eq!(claim(&backend).await.execution_id().uuid(), uuid);
     }
+}
+
+/// The log names the caller of a server; the contract's table has the contract's details alone.
+#[tokio::test]
+async fn details_have_only_what_the_contract_names() {
+    let backend = backend().await;
+    let (id, uuid) = create_runnable(&backend).await;
+    let actor = Actor { token_name: Some("ops".into()), ..Actor::default() };
+    let acting = Acting::new(backend.clone(), Stamp::operator(&actor));
+    let (lane_id, now) = (LaneId::new("default"), TimestampMs(1_234_567));
+    let args = ChangePriorityArgs { execution_id: id, new_priority: 7, lane_id, now };
+    acting.change_priority(args).await.expect("change");
+    let sql = "SELECT details FROM ff_operator_event WHERE execution_id = ?1";
+    let query = sqlx::query_scalar(sql).bind(uuid.to_string());
+    let details: String = query.fetch_one(backend.pool_for_test()).await.expect("the event");
+    let details: serde_json::Value = serde_json::from_str(&details).expect("JSON");
+    assert_eq!(details, serde_json::json!({ "old_priority": 0, "new_priority": 7 }));
 }

@@ -1,9 +1,10 @@
 //! Operator control: priorities, replays, and flows that are cancelled in two steps.
 
 use ff_core::contracts::{
-    CancelFlowArgs, CancelFlowHeader, ChangePriorityArgs, ChangePriorityResult,
-    ReplayExecutionArgs, ReplayExecutionResult,
+    Actor, CancelFlowArgs, CancelFlowHeader, ChangePriorityArgs, ChangePriorityResult,
+    ReplayExecutionArgs, ReplayExecutionResult, Stamp,
 };
+use ff_core::engine_backend::{Acting, EngineBackend};
 use ff_core::engine_error::{ContentionKind, EngineError, StateKind};
 use ff_core::partition::{PartitionConfig, flow_partition};
 use ff_core::state::PublicState;
@@ -78,6 +79,19 @@ async fn change_priority_happy_path_emits_operator_event() {
     assert_eq!(stored, 5000);
     let details = f.details(partition, uuid, "priority_changed").await;
     assert_eq!((&details["old_priority"], &details["new_priority"]), (&100.into(), &5000.into()));
+}
+
+/// The log names the caller of a server; the contract's table has the contract's details alone.
+#[tokio::test]
+async fn details_have_only_what_the_contract_names() {
+    let f = Fixture::new().await;
+    let (id, partition, uuid) = f.insert_solo(&Seed::default()).await;
+    let actor = Actor { token_name: Some("ops".into()), ..Actor::default() };
+    let acting = Acting::new(f.backend.clone(), Stamp::operator(&actor));
+    let args = ChangePriorityArgs { now: TimestampMs(1_234_567), ..priority(&id, 7) };
+    acting.change_priority(args).await.expect("change");
+    let details = f.details(partition, uuid, "priority_changed").await;
+    assert_eq!(details, serde_json::json!({ "old_priority": 100, "new_priority": 7 }));
 }
 
 #[tokio::test]
