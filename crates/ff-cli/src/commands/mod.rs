@@ -137,6 +137,13 @@ mod tests {
         let client = Client::new(&url.await, None, None).unwrap();
         let found = all(&client, "/v1/things", "things", &[]).await.unwrap();
         assert_eq!(found, json!({ "things": [1, 2] }));
+        let url = pages(|request| match request.contains("after=7") {
+            true => json!({ "things": [2], "next_after": null }),
+            false => json!({ "things": [1], "next_after": 7 }),
+        });
+        let client = Client::new(&url.await, None, None).unwrap();
+        let found = all(&client, "/v1/things", "things", &[]).await.unwrap();
+        assert_eq!(found, json!({ "things": [1, 2] }));
     }
 
     #[test]
