@@ -43,7 +43,7 @@ struct Limits {
 /// room for another, and less without one.
 const TOKEN_SHARE: usize = 2;
 const OPEN_SHARE: usize = 8;
-const ADDRESS_SHARE: usize = 32;
+const ADDRESS_SHARE: usize = 16;
 
 #[derive(Default)]
 struct Counts {

@@ -78,11 +78,11 @@ async fn bodies_share_a_budget() {
     let mut second = admit(token(1));
     assert_eq!(refused(second.reserve(1, NOW).await), "overloaded");
     let mut open = admit(address("1.1.1.1"));
-    open.reserve(100, NOW).await.unwrap();
-    assert_eq!(refused(open.reserve(101, NOW).await), "overloaded");
+    open.reserve(200, NOW).await.unwrap();
+    assert_eq!(refused(open.reserve(201, NOW).await), "overloaded");
     let mut other = admit(token(2));
     assert_eq!(refused(other.reserve(1600, NOW).await), "overloaded");
-    other.reserve(1500, NOW).await.unwrap();
+    other.reserve(1400, NOW).await.unwrap();
     // With a token one waits for what others give back.
     let waiting = second.reserve(1600, Duration::from_secs(60));
     let giving = async { drop(first) };
