@@ -21,6 +21,9 @@ pub struct SqliteOptions {
     pub synchronous: Synchronous,
     /// How many connections serve reads.
     pub readers: u32,
+    /// Whether the file is created, and its schema brought up to date, when it is opened. A file
+    /// that would need either is refused otherwise.
+    pub migrate: bool,
     pub clock: Arc<dyn Clock>,
     pub engine: EngineConfig,
 }
@@ -44,6 +47,7 @@ impl SqliteOptions {
             uri: uri.into(),
             synchronous: Synchronous::default(),
             readers: 4,
+            migrate: true,
             clock: Arc::new(SystemClock),
             engine: EngineConfig::default(),
         }

@@ -13,6 +13,13 @@ pub enum SqliteError {
          one first or open another file"
     )]
     InUse(String),
+    #[error("there is no database at {0}")]
+    Missing(String),
+    #[error(
+        "the database has schema version {found} and this program needs {known}; \
+         `flowfabric migrate` brings it up to date"
+    )]
+    OlderSchema { found: i64, known: i64 },
     #[error("cannot open the database: {0}")]
     Open(String),
     #[error("{0} is not a database, or it is damaged: {1}")]

@@ -86,9 +86,10 @@ impl SqliteBackend {
     }
 
     pub async fn open(options: SqliteOptions) -> Result<Arc<Self>, SqliteError> {
-        let (location, lock) = lock::take(&Location::parse(&options.uri)?)?;
-        let opening = (location.clone(), options.synchronous);
-        let opened = tokio::task::spawn_blocking(move || Connection::open(&opening.0, opening.1));
+        let (location, lock) = lock::take(&Location::parse(&options.uri)?, options.migrate)?;
+        let opening = (location.clone(), options.synchronous, options.migrate);
+        let opened =
+            tokio::task::spawn_blocking(move || Connection::open(&opening.0, opening.1, opening.2));
         let connection = opened.await.map_err(|error| SqliteError::Open(error.to_string()))??;
         lock.verify(&location)?;
         let readers = location.readers(options.readers);

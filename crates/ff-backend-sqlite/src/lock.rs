@@ -58,14 +58,20 @@ impl FileLock {
     }
 }
 
-/// Locks the database, which is created if there is none, and tells where it really is: links are
-/// resolved, also those whose target did not exist yet.
-pub(crate) fn take(location: &Location) -> Result<(Location, FileLock), SqliteError> {
+/// Locks the database, which may be created if there is none, and tells where it really is: links
+/// are resolved, also those whose target did not exist yet.
+pub(crate) fn take(
+    location: &Location,
+    may_create: bool,
+) -> Result<(Location, FileLock), SqliteError> {
     let Location::File(path) = location else {
         return Ok((location.clone(), FileLock(None)));
     };
     let mut opened = opened();
     if !path.exists() {
+        if !may_create {
+            return Err(SqliteError::Missing(path.display().to_string()));
+        }
         create(path).map_err(|error| open_error(path, &error))?;
     }
     let real = path.canonicalize().map_err(|error| open_error(path, &error))?;

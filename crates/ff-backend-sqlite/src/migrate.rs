@@ -30,6 +30,13 @@ fn known() -> i64 {
     MIGRATIONS.iter().map(|(version, _)| *version).max().unwrap_or(0)
 }
 
+/// Refuses a database whose schema would have to be brought up to date.
+pub(crate) fn check(connection: &Connection) -> Result<(), SqliteError> {
+    let found = version(connection).map_err(|error| SqliteError::Open(error.to_string()))?;
+    let known = known();
+    if found < known { Err(SqliteError::OlderSchema { found, known }) } else { Ok(()) }
+}
+
 pub(crate) fn apply(connection: &Connection) -> Result<(), SqliteError> {
     let failed = |error: rusqlite::Error| SqliteError::Open(error.to_string());
     let give_up = Instant::now() + BUSY_TIMEOUT;

@@ -22,7 +22,11 @@ pub(crate) struct Opened {
     pub files: Option<Arc<Files>>,
 }
 
-pub(crate) fn open(location: &Location, synchronous: Synchronous) -> Result<Opened, SqliteError> {
+pub(crate) fn open(
+    location: &Location,
+    synchronous: Synchronous,
+    migrate: bool,
+) -> Result<Opened, SqliteError> {
     let base = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -38,6 +42,9 @@ pub(crate) fn open(location: &Location, synchronous: Synchronous) -> Result<Open
     // SQLite opens a file that it may not write without a word.
     if sqlite.is_readonly(DatabaseName::Main).unwrap_or(false) {
         return Err(SqliteError::ReadOnly(location.to_string()));
+    }
+    if !migrate {
+        migrate::check(&sqlite)?;
     }
     configure(&sqlite, location, synchronous).map_err(|error| open_error(location, &error))?;
     migrate::apply(&sqlite)?;

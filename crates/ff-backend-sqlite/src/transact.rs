@@ -55,8 +55,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub fn open(location: &Location, synchronous: Synchronous) -> Result<Self, SqliteError> {
-        let Opened { sqlite, log, files } = open(location, synchronous)?;
+    pub fn open(
+        location: &Location,
+        synchronous: Synchronous,
+        migrate: bool,
+    ) -> Result<Self, SqliteError> {
+        let Opened { sqlite, log, files } = open(location, synchronous, migrate)?;
         Ok(Self {
             sqlite,
             words: Words::default(),
@@ -398,7 +402,7 @@ mod tests {
 
     fn open() -> Connection {
         let location = Location::parse(":memory:").expect("a place");
-        Connection::open(&location, Synchronous::Full).expect("opened")
+        Connection::open(&location, Synchronous::Full, true).expect("opened")
     }
 
     fn count(connection: &Connection, sql: &str) -> i64 {

@@ -21,13 +21,20 @@ pub struct Cli {
 /// Which server to talk to, and as whom.
 #[derive(Args)]
 pub struct Server {
-    #[arg(long, global = true, default_value = "http://127.0.0.1:7411", env = "FF_URL")]
-    pub url: String,
+    /// Where the server is; `http://127.0.0.1:7411` if nothing is said.
+    #[arg(long, global = true, env = "FF_URL")]
+    pub url: Option<String>,
     /// A token of the server. In the environment it does not show in the list of processes.
     #[arg(long, global = true, env = "FF_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
     #[arg(short, long, global = true, env = "FF_NAMESPACE")]
     pub namespace: Option<String>,
+}
+
+impl Server {
+    pub fn url(&self) -> &str {
+        self.url.as_deref().unwrap_or("http://127.0.0.1:7411")
+    }
 }
 
 #[derive(Subcommand)]
@@ -38,7 +45,7 @@ pub enum Command {
     Serve(crate::commands::serve::Serve),
     /// Bring a database's schema up to date.
     Migrate(crate::commands::migrate::Migrate),
-    /// Check a store: its settings, schema, clock and backlog.
+    /// Check the server at --url or FF_URL, or a store on this machine.
     Doctor(crate::commands::doctor::Doctor),
     /// The configuration that a server would run with.
     #[command(subcommand)]

@@ -45,11 +45,13 @@ pub struct Failure {
     pub message: String,
     /// The next thing to try.
     pub hint: Option<String>,
+    /// A server has answered, and this is what it said.
+    pub refused: bool,
 }
 
 impl Failure {
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None }
+        Self { exit, message: message.into(), hint: None, refused: false }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
@@ -59,6 +61,18 @@ impl Failure {
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Says why to the person at the terminal, or in the log of a server if that is JSON.
+    pub fn tell(&self) {
+        match crate::log::is_json() {
+            true => tracing::error!(hint = self.next(), "{}", self.message),
+            false => crate::output::say(&self.to_string()),
+        }
+    }
+
+    fn next(&self) -> &str {
+        self.hint.as_deref().unwrap_or(self.exit.hint())
     }
 
     /// A refusal by the server.
@@ -85,14 +99,13 @@ impl Failure {
         if let Some(id) = &problem.request_id {
             message += &format!(" [request {id}]");
         }
-        Self::new(exit, message).hint(hint)
+        Self { refused: true, ..Self::new(exit, message).hint(hint) }
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hint = self.hint.as_deref().unwrap_or(self.exit.hint());
-        write!(f, "error: {}\n  try: {hint}", self.message)
+        write!(f, "error: {}\n  try: {}", self.message, self.next())
     }
 }
 

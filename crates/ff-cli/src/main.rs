@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match ran {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{failure}");
+            failure.tell();
             code(failure.exit)
         }
     }
@@ -51,14 +51,17 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     let server = cli.server;
     let session = || {
         let (token, namespace) = (server.token.clone(), server.namespace.clone());
-        let client = Client::new(&server.url, token, namespace)?;
+        let client = Client::new(server.url(), token, namespace)?;
         Ok::<_, Failure>(Session { client, output })
     };
     match cli.command {
         Command::Dev(dev) => dev.run().await,
         Command::Serve(serve) => serve.run().await,
         Command::Migrate(migrate) => migrate.run(output).await,
-        Command::Doctor(doctor) => doctor.run(output).await,
+        Command::Doctor(doctor) => match doctor.asks_server(&server) {
+            true => doctor.ask(&session()?).await,
+            false => doctor.run(output).await,
+        },
         Command::Config(config) => config.run(output),
         Command::Run(run) => run.run(&session()?).await,
         Command::Flow(flow) => flow.run(&session()?).await,
@@ -75,13 +78,9 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Webhook(webhook) => webhook.run(&session()?).await,
         Command::Events(events) => events.run(&session()?).await,
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "flowfabric",
-                &mut std::io::stdout(),
-            );
-            Ok(())
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "flowfabric", &mut script);
+            output::write(&script)
         }
     }
 }

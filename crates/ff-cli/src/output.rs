@@ -76,15 +76,25 @@ impl Output {
     }
 }
 
-/// Says something to whoever sits at the terminal.
+/// Says something to the person at the terminal, or in the log of a server if that is JSON.
 pub fn say(text: &str) {
-    eprintln!("{text}");
+    if crate::log::is_json() {
+        tracing::info!("{text}");
+    } else {
+        // A reader that has gone needs no words, and there is no place to complain.
+        let _ = writeln!(io::stderr(), "{text}");
+    }
 }
 
 pub fn line(text: &str) -> Result<(), Failure> {
+    write(format!("{text}\n").as_bytes())
+}
+
+/// Writes to stdout. Ends the process, without complaint, if its reader has gone: it has seen
+/// enough.
+pub fn write(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    match writeln!(out, "{text}") {
-        // Whoever read this has seen enough.
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         written => Ok(written?),
     }
@@ -164,7 +174,7 @@ pub fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
         return Err(Failure::usage(format!("{question} Nothing was done."))
             .hint("say --yes to do it without being asked"));
     }
-    eprint!("{question} [y/N] ");
+    let _ = write!(io::stderr(), "{question} [y/N] ");
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {

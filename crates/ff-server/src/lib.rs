@@ -38,7 +38,7 @@ mod wire;
 pub use config::{Auth, Config, ConfigError, Layers, Origin, Shown};
 pub use gate::{Principal, mint_token};
 pub use listen::{Bound, ServeError, serve};
-pub use open::{Backend, OpenError, open};
+pub use open::{Backend, OpenError, open, open_existing};
 pub use openapi::document as openapi;
 pub use pipeline::router;
 pub use refusal::CODES;

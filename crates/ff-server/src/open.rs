@@ -6,6 +6,7 @@ use ff_backend_postgres::{PostgresBackend, PostgresOptions};
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
 use ff_core::engine::EngineConfig;
 use ff_core::engine_backend::EngineBackend;
+use ff_core::token::WaitpointSecrets;
 
 use crate::config::Config;
 use crate::{private, secrets};
@@ -31,18 +32,39 @@ pub enum OpenError {
     Postgres(#[from] ff_backend_postgres::PostgresError),
 }
 
-/// Opens what the configuration names; without a name, a file in the data folder.
+impl OpenError {
+    /// Whether there is nothing where a store was looked for.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Sqlite(ff_backend_sqlite::SqliteError::Missing(_)))
+    }
+}
+
+/// Opens what the configuration names; without a name, a file in the data folder. What is missing
+/// is created.
 pub async fn open(config: &Config) -> Result<Backend, OpenError> {
+    open_as(config, true).await
+}
+
+/// The same, but refuses what is not there or would have to be brought up to date: no file, folder,
+/// table or secret is created.
+pub async fn open_existing(config: &Config) -> Result<Backend, OpenError> {
+    open_as(config, false).await
+}
+
+async fn open_as(config: &Config, migrate: bool) -> Result<Backend, OpenError> {
     let own = || format!("sqlite:{}", config.data.join("flowfabric.db").display());
     let url = config.backend.clone().unwrap_or_else(own);
     let shared = !url.starts_with("sqlite:");
-    let waitpoint_secrets = secrets::load(config, shared).map_err(OpenError::Secrets)?;
+    let waitpoint_secrets = match migrate || secrets::are_there(config) {
+        true => secrets::load(config, shared).map_err(OpenError::Secrets)?,
+        false => WaitpointSecrets::default(),
+    };
     let mut engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
     engine.limits.payload_bytes = config.payload_bytes;
     match url.split_once(':') {
         Some(("sqlite", _)) => {
-            let options = SqliteOptions { engine, ..SqliteOptions::new(url.clone()) };
-            if let Some(folder) = options.folder() {
+            let options = SqliteOptions { engine, migrate, ..SqliteOptions::new(url.clone()) };
+            if let Some(folder) = options.folder().filter(|_| migrate) {
                 let failed =
                     |source| OpenError::Folder { path: folder.display().to_string(), source };
                 private::create_folder(&folder).map_err(failed)?;
@@ -51,7 +73,7 @@ pub async fn open(config: &Config) -> Result<Backend, OpenError> {
             Ok(Backend::Sqlite(SqliteBackend::open(options).await?))
         }
         Some(("postgres" | "postgresql", _)) => {
-            let options = PostgresOptions { engine, ..PostgresOptions::new(url.clone()) };
+            let options = PostgresOptions { engine, migrate, ..PostgresOptions::new(url.clone()) };
             Ok(Backend::Postgres(PostgresBackend::open(options).await?))
         }
         // Anything else might be part of a password.

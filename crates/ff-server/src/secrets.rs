@@ -41,6 +41,11 @@ pub fn load(config: &Config, shared: bool) -> Result<WaitpointSecrets, String> {
     parse(&text).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
+/// Whether loading would find them, and create nothing.
+pub fn are_there(config: &Config) -> bool {
+    config.waitpoint_secrets.is_some() || config.data.join(FILE).exists()
+}
+
 fn create(path: &Path) -> Result<(), String> {
     let mut bytes = [0u8; BYTES];
     getrandom::fill(&mut bytes).map_err(|error| error.to_string())?;

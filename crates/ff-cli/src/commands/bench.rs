@@ -55,7 +55,7 @@ impl Bench {
         let lane = &self.lane;
         let question = format!("This leaves {} executions in lane {lane}.", self.executions);
         confirm(&question, self.yes)?;
-        let mut options = HttpOptions::new(&server.url);
+        let mut options = HttpOptions::new(server.url());
         options.token = server.token;
         options.namespace = server.namespace.map(ff_core::types::Namespace::new);
         let http = Http::new(options).map_err(|error| Failure::usage(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! `flowfabric doctor`: whether a store is fit for work, and what stands in its way.
+//! `flowfabric doctor`: whether a store is fit for work, and what stands in its way. A server is
+//! asked by another file.
 
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,8 @@ use ff_core::types::TimestampMs;
 use serde_json::{Value, json};
 
 use super::serve::{Settings, failed};
+use super::{Session, doctor_server};
+use crate::cli::Server;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, column, say};
 use crate::progress::Progress;
@@ -36,7 +39,7 @@ pub struct Doctor {
 const CLOCK: Duration = Duration::from_secs(2);
 /// What should have happened longer ago than this has been forgotten.
 const LATE: Duration = Duration::from_secs(60);
-const SLOW: Duration = Duration::from_millis(250);
+pub const SLOW: Duration = Duration::from_millis(250);
 /// How many counters that are wrong are told one by one.
 const TOLD: usize = 5;
 
@@ -44,25 +47,33 @@ impl Doctor {
     pub async fn run(self, output: Output) -> Result<(), Failure> {
         let config = self.settings.load()?;
         // Opening checks the schema, the settings of the server and whether the file can be
-        // written; what it finds wrong it says.
-        let backend = ff_server::open(&config).await.map_err(|error| failed(&error))?;
+        // written; what it finds wrong it says. Nothing is created.
+        let backend = ff_server::open_existing(&config).await.map_err(|error| {
+            if error.is_missing() {
+                return Failure::new(Exit::NotFound, error.to_string()).hint(
+                    "name a store with --data or --backend, or a server with --url or FF_URL",
+                );
+            }
+            failed(&error)
+        })?;
         let findings = self.examine(&*backend.engine()).await;
         backend.close().await;
         let findings = findings.map_err(|error| failed(&error))?;
-        let bad = findings.iter().filter(|finding| finding["ok"] == false).count();
-        let columns = [column("CHECK", "check"), column("OK", "ok"), column("FOUND", "found")];
-        output.list(&json!({ "checks": findings }), "checks", &columns)?;
-        let hint = if self.repair {
-            "what is left needs a decision: see what each check found"
-        } else {
-            "`flowfabric doctor --repair` mends what can be mended safely"
-        };
-        match bad {
-            0 => Ok(()),
-            _ => {
-                Err(Failure::new(Exit::Failure, format!("{bad} checks found something")).hint(hint))
-            }
+        report(output, &findings, self.repair)
+    }
+
+    /// Whether it looks at a server: one is named, and no store is.
+    pub fn asks_server(&self, server: &Server) -> bool {
+        server.url.is_some() && self.settings.data.is_none() && self.settings.backend.is_none()
+    }
+
+    /// Looks at a server.
+    pub async fn ask(&self, session: &Session) -> Result<(), Failure> {
+        if self.repair {
+            return Err(Failure::usage("--repair works on a store, not through a server")
+                .hint("stop the server, then say which store with --data or --backend"));
         }
+        report(session.output, &doctor_server::look(session, self.old.0).await?, false)
     }
 
     /// What is overdue is mended by the sweeper, which only does what was to be done anyway, and
@@ -125,7 +136,7 @@ impl Doctor {
         let lanes = backend.list_lanes().await?;
         let paused = lanes.iter().filter(|lane| lane.state == LaneState::Paused);
         let paused: Vec<_> = paused.map(|lane| lane.lane_id.as_str()).collect();
-        findings.push(finding("paused lanes", paused.is_empty(), &paused.join(", ")));
+        findings.push(paused_lanes(&paused));
         Ok(findings)
     }
 
@@ -277,6 +288,26 @@ async fn recount(backend: &dyn EngineBackend, mend: bool) -> Result<Recount, Eng
     }
 }
 
-fn finding(check: &str, ok: bool, found: &str) -> Value {
+fn report(output: Output, findings: &[Value], repaired: bool) -> Result<(), Failure> {
+    let bad = findings.iter().filter(|finding| finding["ok"] == false).count();
+    let columns = [column("CHECK", "check"), column("OK", "ok"), column("FOUND", "found")];
+    output.list(&json!({ "checks": findings }), "checks", &columns)?;
+    let hint = if repaired {
+        "what is left needs a decision: see what each check found"
+    } else {
+        "`flowfabric doctor --repair` mends what can be mended safely"
+    };
+    match bad {
+        0 => Ok(()),
+        _ => Err(Failure::new(Exit::Failure, format!("{bad} checks found something")).hint(hint)),
+    }
+}
+
+pub fn paused_lanes(names: &[&str]) -> Value {
+    let told = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    finding("paused lanes", names.is_empty(), &told)
+}
+
+pub fn finding(check: &str, ok: bool, found: &str) -> Value {
     json!({ "check": check, "ok": ok, "found": found })
 }

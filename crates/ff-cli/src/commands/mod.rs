@@ -6,6 +6,7 @@ pub mod bulk;
 pub mod config;
 pub mod dev;
 pub mod doctor;
+mod doctor_server;
 pub mod events;
 pub mod flow;
 pub mod lane;

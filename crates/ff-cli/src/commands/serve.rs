@@ -7,6 +7,7 @@ use ff_server::{Config, Layers};
 use tracing::level_filters::LevelFilter;
 
 use crate::failure::{Exit, Failure};
+use crate::log::{Handle, Style};
 use crate::output::say;
 
 /// Settings of the server on the command line; `flowfabric config show` lists them all.
@@ -65,9 +66,17 @@ impl Settings {
         Ok(config)
     }
 
-    /// Begins the log. On SIGHUP the settings are read again and its level is taken over.
-    pub fn begin_log(&self, config: &Config) {
-        let handle = crate::log::begin(self.level(config));
+    /// Begins the log and reads the settings, in this order, because what is wrong with them
+    /// belongs in the log. Its level is taken from them, and again on SIGHUP.
+    pub fn begin(&self, style: Style) -> Result<Config, Failure> {
+        let handle = crate::log::begin(self.log.unwrap_or(LevelFilter::INFO), style);
+        let config = self.load()?;
+        let _ = handle.reload(self.level(&config));
+        self.reload_on_hangup(handle);
+        Ok(config)
+    }
+
+    fn reload_on_hangup(&self, handle: Handle) {
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -81,7 +90,7 @@ impl Settings {
         }
     }
 
-    fn reload_log(&self, handle: &crate::log::Handle) {
+    fn reload_log(&self, handle: &Handle) {
         match self.load() {
             Ok(config) => {
                 let level = self.level(&config);
@@ -104,9 +113,12 @@ impl Settings {
 
 impl Serve {
     pub async fn run(self) -> Result<(), Failure> {
-        let config = self.settings.load()?;
-        self.settings.begin_log(&config);
-        let listening = |address| say(&format!("listening on {address}; Ctrl-C ends it"));
+        let config = self.settings.begin(Style::ByReader)?;
+        // A log in JSON has said so already.
+        let listening = |address| match crate::log::is_json() {
+            true => {}
+            false => say(&format!("listening on {address}; Ctrl-C ends it")),
+        };
         ff_server::serve(config, listening, stopped()).await.map_err(|error| failed(&error))
     }
 }

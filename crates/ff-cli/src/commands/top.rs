@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clap::Args;
 use ff_api::Span;
+use ff_core::state::PublicState;
 use serde_json::{Value, json};
 
 use super::Session;
@@ -26,16 +27,32 @@ pub struct Top {
 
 /// Clears the screen and goes to its corner.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
-const STATES: [&str; 6] = ["waiting", "delayed", "active", "suspended", "completed", "failed"];
+const STATES: [PublicState; 12] = PublicState::ALL;
+/// These have a column even if nothing is in them.
+const ALWAYS: [PublicState; 6] = [
+    PublicState::Waiting,
+    PublicState::Delayed,
+    PublicState::Active,
+    PublicState::Suspended,
+    PublicState::Completed,
+    PublicState::Failed,
+];
 /// How many lanes and failures fit on a screen.
 const LANES: usize = 20;
 const FAILURES: usize = 5;
 
+/// How many are in each of the states.
+type Counts = [u64; STATES.len()];
+
+fn count(counts: &Counts, state: PublicState) -> u64 {
+    let found = STATES.iter().zip(counts).find(|(one, _)| **one == state);
+    found.map_or(0, |(_, count)| *count)
+}
+
 /// What is known at one moment.
 struct Look {
     at: Instant,
-    /// For each lane its name and how many are in each of the states.
-    lanes: Vec<(String, [u64; STATES.len()])>,
+    lanes: Vec<(String, Counts)>,
     paused: usize,
     workers: usize,
     waitpoints: usize,
@@ -69,10 +86,10 @@ impl Top {
 async fn look(session: &Session) -> Result<Look, Failure> {
     let client = &session.client;
     let counts = client.get("/v1/counts", &[]).await?;
-    let mut lanes: Vec<(String, [u64; STATES.len()])> = Vec::new();
+    let mut lanes: Vec<(String, Counts)> = Vec::new();
     for item in items(&counts["counts"]) {
         let name = item["lane_id"].as_str().unwrap_or_default();
-        let of = STATES.map(|state| item["counts"][state].as_u64().unwrap_or_default());
+        let of = STATES.map(|state| item["counts"][state.as_str()].as_u64().unwrap_or_default());
         match lanes.iter_mut().find(|(lane, _)| lane == name) {
             // A lane stands once for each namespace.
             Some((_, sums)) => sums.iter_mut().zip(of).for_each(|(sum, more)| *sum += more),
@@ -80,7 +97,9 @@ async fn look(session: &Session) -> Result<Look, Failure> {
         }
     }
     // Where most is to be done comes first.
-    lanes.sort_by_key(|(_, of)| std::cmp::Reverse(of[0] + of[2]));
+    lanes.sort_by_key(|(_, of)| {
+        std::cmp::Reverse(count(of, PublicState::Waiting) + count(of, PublicState::Active))
+    });
     let known = client.get("/v1/lanes", &[]).await?;
     let paused = items(&known["lanes"]).iter().filter(|lane| lane["state"] == "paused").count();
     let open = client.get("/v1/waitpoints", &[("limit", "1000".to_owned())]).await?;
@@ -101,22 +120,24 @@ fn items(value: &Value) -> &[Value] {
 }
 
 impl Look {
-    fn total(&self, state: usize) -> u64 {
-        self.lanes.iter().map(|(_, of)| of[state]).sum()
+    fn total(&self, state: PublicState) -> u64 {
+        self.lanes.iter().map(|(_, of)| count(of, state)).sum()
     }
 
     /// How many have completed and failed since then, per second.
     fn rates(&self, before: Option<&Self>) -> [f64; 2] {
         let Some(before) = before else { return [0.0; 2] };
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
-        [4, 5].map(|state| self.total(state).saturating_sub(before.total(state)) as f64 / seconds)
+        [PublicState::Completed, PublicState::Failed]
+            .map(|state| self.total(state).saturating_sub(before.total(state)) as f64 / seconds)
     }
 
     fn json(&self, before: Option<&Self>) -> Value {
         let [completed, failed] = self.rates(before);
-        let lane = |(lane, of): &(String, [u64; STATES.len()])| {
+        let lane = |(lane, of): &(String, Counts)| {
+            let named = STATES.iter().zip(of);
             let counts: serde_json::Map<_, _> =
-                STATES.iter().zip(of).map(|(state, n)| ((*state).to_owned(), json!(n))).collect();
+                named.map(|(state, n)| (state.as_str().to_owned(), json!(n))).collect();
             json!({ "lane_id": lane, "counts": counts })
         };
         json!({
@@ -137,14 +158,17 @@ impl Look {
              {} paused lanes\n\n{:<24}",
             self.workers, self.waitpoints, self.paused, "LANE"
         );
-        for state in STATES {
-            let _ = write!(text, "{:>11}", state.to_uppercase());
+        let shown = |state: &PublicState| ALWAYS.contains(state) || self.total(*state) > 0;
+        let shown: Vec<PublicState> = STATES.into_iter().filter(shown).collect();
+        for state in &shown {
+            let _ = write!(text, "  {:>9}", state.as_str().to_uppercase());
         }
         text.push('\n');
         for (lane, of) in self.lanes.iter().take(LANES) {
             let _ = write!(text, "{lane:<24}");
-            for count in of {
-                let _ = write!(text, "{count:>11}");
+            for state in &shown {
+                let width = state.as_str().len().max(9);
+                let _ = write!(text, "  {:>width$}", count(of, *state));
             }
             text.push('\n');
         }

@@ -72,6 +72,11 @@ impl Dev {
         self.run_as(&self.token, args)
     }
 
+    /// A command that would ask this server.
+    pub fn command(&self, args: &[&str]) -> Command {
+        command(args, &[("FF_URL", &self.url), ("FF_TOKEN", &self.token)])
+    }
+
     /// What only workers say, and no command does.
     pub fn post(&self, path: &str, body: &Value) -> Value {
         // Whoever came first has installed the same one.

@@ -1,11 +1,21 @@
 //! What a server says of itself while it runs, and that it says no secrets.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
 use crate::command;
+
+/// A server that does not outlive a test that fails.
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 const TOKEN: &str = "ff_canary-token-0123456789abcdef0123456789";
 
@@ -15,20 +25,23 @@ fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
     let data = folder.path().to_str().expect("a plain path");
     let mut child = command::command(
         &["serve", "--listen", "127.0.0.1:0", "--data", data],
-        &[("FF_ROOT_TOKEN", TOKEN), ("FF_LOG", "debug")],
+        &[("FF_ROOT_TOKEN", TOKEN), ("FF_LOG", "debug"), ("FF_LISTENN", "typo")],
     )
     .stderr(Stdio::piped())
     .spawn()
     .expect("the command runs");
-    let mut stderr = BufReader::new(child.stderr.take().expect("its stderr"));
+    let stderr = child.stderr.take().expect("its stderr");
+    let mut child = Ends(child);
+    let mut stderr = BufReader::new(stderr);
     let mut log = String::new();
     let address = loop {
         let mut line = String::new();
         assert!(stderr.read_line(&mut line).expect("a line") > 0, "it ended: {log}");
-        if let Some(rest) = line.strip_prefix("listening on ") {
-            break rest.split(';').next().unwrap_or_default().to_owned();
-        }
         log += &line;
+        let told: Value = serde_json::from_str(&line).expect("JSON from the first line on");
+        if told["message"] == "listening" {
+            break told["address"].as_str().expect("an address").to_owned();
+        }
     };
     let url = format!("http://{address}");
     let ask = |args: &[&str]| command::run(args, &[("FF_URL", &url), ("FF_TOKEN", TOKEN)]);
@@ -43,15 +56,31 @@ fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
     assert!(refused.stderr.starts_with(why) && refused.stderr.contains("try:"));
     assert!(refused.stderr.contains("use `resubmit` (execution_not_terminal)"));
 
-    let told = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+    let told = Command::new("kill").args(["-TERM", &child.0.id().to_string()]).status();
     assert!(told.expect("kill runs").success());
-    assert!(child.wait().expect("it ends").success(), "it drains and ends well");
+    assert!(child.0.wait().expect("it ends").success(), "it drains and ends well");
     stderr.read_to_string(&mut log).expect("the rest");
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect();
     assert!(lines.iter().any(|line| line["message"] == "listening" && line["level"] == "INFO"));
     assert!(lines.iter().any(|line| line["route"] == "submit"), "requests are told: {log}");
+    let strange = |line: &Value| line["message"].as_str().is_some_and(|m| m.contains("LISTENN"));
+    assert!(lines.iter().any(strange), "a setting that there is not: {log}");
     assert!(!log.contains("canary"), "{log}");
+}
+
+#[test]
+fn a_server_that_cannot_start_says_so_in_its_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("a plain path");
+    let listen = ["serve", "--listen", "192.0.2.1:1", "--insecure", "--data", data];
+    let ran = command::run(&listen, &[]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let lines: Vec<Value> =
+        ran.stderr.lines().map(|line| serde_json::from_str(line).expect("one object")).collect();
+    let last = lines.last().expect("a line");
+    assert_eq!(last["level"], "ERROR", "{last}");
+    assert!(last["message"].as_str().is_some_and(|m| m.contains("192.0.2.1:1")), "{last}");
 }
 
 #[test]
@@ -69,11 +98,12 @@ fn a_server_that_is_sent_sighup_reads_its_settings_again() {
     let path = file.to_str().expect("a plain path");
     std::fs::write(&file, "log = \"info\"\n").expect("a file");
     let args = ["serve", "--listen", "127.0.0.1:0", "--data", data, "--config", path];
-    let mut child = command::command(&args, &[("FF_ROOT_TOKEN", TOKEN)])
+    let child = command::command(&args, &[("FF_ROOT_TOKEN", TOKEN)])
         .stderr(Stdio::piped())
         .spawn()
         .expect("the command runs");
-    let mut stderr = BufReader::new(child.stderr.take().expect("its stderr"));
+    let mut child = Ends(child);
+    let mut stderr = BufReader::new(child.0.stderr.take().expect("its stderr"));
     let mut read_until = |mark: &str| {
         let mut log = String::new();
         while !log.contains(mark) {
@@ -82,11 +112,12 @@ fn a_server_that_is_sent_sighup_reads_its_settings_again() {
         }
         log
     };
-    let listening = read_until("listening on ");
-    let address = listening.split("listening on ").nth(1).and_then(|rest| rest.split(';').next());
-    let url = format!("http://{}", address.expect("an address"));
+    let listening = read_until("\"listening\"");
+    let last = listening.lines().last().expect("a line");
+    let told: Value = serde_json::from_str(last).expect("JSON");
+    let url = format!("http://{}", told["address"].as_str().expect("an address"));
     let send = |signal: &str| {
-        let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        let sent = Command::new("kill").args([signal, &child.0.id().to_string()]).status();
         assert!(sent.expect("kill runs").success());
     };
     std::fs::write(&file, "log = \"debug\"\n").expect("a file");
@@ -100,5 +131,5 @@ fn a_server_that_is_sent_sighup_reads_its_settings_again() {
     assert_eq!(listed.code, 0, "{}", listed.stderr);
     read_until("list_executions");
     send("-TERM");
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.0.wait().expect("it ends").success());
 }

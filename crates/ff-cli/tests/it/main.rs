@@ -6,6 +6,7 @@ mod docs;
 mod doctor;
 mod log;
 mod nouns;
+mod shell;
 
 use command::Dev;
 use serde_json::Value;

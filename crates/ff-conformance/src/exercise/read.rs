@@ -186,16 +186,20 @@ pub async fn explain(f: &Fixture) {
     let delayed = f.backend.explain(&id).await.unwrap();
     assert_eq!(delayed.rule, "delay");
     assert_eq!(delayed.next_change_at, Some(f.now().after_ms(2_000)));
+    assert_eq!(delayed.words, "It is delayed for another 2.0 s.");
     f.advance(2_000).await;
     let claimed = f.backend.claim_many(claim_from("other")).await.unwrap().remove(0);
     let running = f.backend.explain(&id).await.unwrap();
     assert_eq!(running.rule, "running");
     assert_eq!(running.next_change_at, Some(claimed.lease_expires_at));
+    // People count attempts from 1, in every sentence.
+    assert!(running.words.ends_with(" holds attempt 1."), "{}", running.words);
     f.backend.fail(&claimed.handle, failure(FailureClass::Retryable)).await.unwrap();
     let backoff = f.backend.explain(&id).await.unwrap();
     assert_eq!(backoff.rule, "retry_backoff");
     assert_eq!(backoff.next_change_at, Some(f.now().after_ms(4_000)));
     assert_eq!(backoff.details["max_retries"], 1);
+    assert_eq!(backoff.words, "Attempt 1 failed; attempt 2 starts in 4.0 s.");
     f.cancel_execution(&id).await.unwrap();
     assert_eq!(rule(id).await, "finished");
 }

@@ -25,6 +25,9 @@ pub async fn ends(f: &Fixture) {
     ] {
         let (id, details) = f.suspended(timed(behavior)).await;
         assert_eq!(details.timeout_at, Some(f.now().after_ms(10_000)));
+        let why = f.backend.explain(&id).await.unwrap();
+        let at = format!("At {} (in 10.0 s) it ", f.now().after_ms(10_000).to_rfc3339());
+        assert!(why.words.contains(&at), "{}", why.words);
         f.advance(9_999).await;
         assert_eq!(f.state(&id).await, PublicState::Suspended);
         f.advance(1).await;

@@ -34,7 +34,7 @@ pub(super) async fn explain(
         if let Some(wait) = views::waits_for_limit(row) {
             return limit::explain(engine, row, wait).await;
         }
-        if let Some(waiting) = suspension::explain(engine, row).await? {
+        if let Some(waiting) = suspension::explain(engine, row, rows.now).await? {
             return Ok(waiting);
         }
         if row.waits_for_members() {

@@ -29,7 +29,7 @@ use crate::rows::{
 use crate::state::{LifecyclePhase, PublicState};
 use crate::store::{Query, Scan};
 use crate::token::{VerifiedToken, WaitpointToken};
-use crate::types::{ExecutionId, ExecutionKey, SuspensionId, WaitpointId};
+use crate::types::{ExecutionId, ExecutionKey, SuspensionId, TimestampMs, WaitpointId};
 use crate::views;
 
 #[async_trait]
@@ -305,12 +305,13 @@ const FIRST_WAIT: u32 = 1;
 pub(super) async fn explain(
     engine: &Engine,
     row: &ExecutionRow,
+    now: TimestampMs,
 ) -> Result<Option<Explanation>, EngineError> {
     if row.phase != LifecyclePhase::Suspended {
         return Ok(None);
     }
     let wait = suspension_of(engine, row.key).await?;
-    Ok(wait.map(|wait| views::explain_suspended(row, &wait)))
+    Ok(wait.map(|wait| views::explain_suspended(row, &wait, now)))
 }
 
 async fn signals(engine: &Engine, scans: Vec<Scan>) -> Result<Vec<ResumeSignal>, EngineError> {

@@ -7,7 +7,7 @@ mod uuids;
 
 pub use execution_id::{ExecutionId, ExecutionIdParseError, ExecutionKey};
 pub use names::{BudgetId, LaneId, NameError, Namespace, QuotaId, WorkerId, WorkerInstanceId};
-pub use time::TimestampMs;
+pub use time::{TimestampMs, duration_in_words};
 pub use uuids::{AttemptId, EdgeId, FlowId, LeaseId, SignalId, SuspensionId, WaitpointId};
 
 use serde::{Deserialize, Serialize};

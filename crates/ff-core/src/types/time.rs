@@ -51,6 +51,15 @@ impl TimestampMs {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
     }
 
+    /// The instant, and how far it is from `now`: `2026-11-16T04:05:06.007Z (in 5 min 3 s)`.
+    pub fn in_words(self, now: Self) -> String {
+        if self >= now {
+            format!("{self} (in {})", duration_in_words(self.since(now)))
+        } else {
+            format!("{self} ({} ago)", duration_in_words(now.since(self)))
+        }
+    }
+
     /// Reads an instant with its offset; digits beyond milliseconds are dropped.
     pub fn parse_rfc3339(text: &str) -> Option<Self> {
         let date = text.get(..19)?;
@@ -156,15 +165,39 @@ impl<'de> Deserialize<'de> for TimestampMs {
     }
 }
 
+/// A duration as people say it, in its two largest units: `1.5 s`, `5 min 3 s`, `2 d 4 h`.
+pub fn duration_in_words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if minutes == 0 => format!("{:.1} s", duration.as_secs_f64()),
+        () if hours == 0 => format!("{minutes} min {} s", seconds % 60),
+        () if days == 0 => format!("{hours} h {} min", minutes % 60),
+        () => format!("{days} d {} h", hours % 24),
+    }
+}
+
 impl fmt::Display for TimestampMs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ms", self.0)
+        f.write_str(&self.to_rfc3339())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_instants_and_durations() {
+        let now = TimestampMs(1_794_986_412_535);
+        assert_eq!(now.to_string(), "2026-11-18T07:20:12.535Z");
+        let later = now.after_ms(303_000).in_words(now);
+        assert_eq!(later, "2026-11-18T07:25:15.535Z (in 5 min 3 s)");
+        assert!(now.in_words(now.after_ms(1_500)).ends_with(" (1.5 s ago)"));
+        let said = |seconds| duration_in_words(Duration::from_secs(seconds));
+        let expected = ["59.0 s", "1 min 0 s", "1 h 0 min", "23 h 59 min", "2 d 4 h"];
+        assert_eq!([59, 60, 3600, 86_399, 187_200].map(said), expected);
+    }
 
     #[test]
     fn text_forms() {

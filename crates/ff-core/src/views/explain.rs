@@ -7,7 +7,7 @@ use super::worker::nearest;
 use crate::contracts::Explanation;
 use crate::rows::{AttemptRow, ExecutionRow, FlowRow, LaneRow, WorkerRow};
 use crate::state::{BlockingReason, EligibilityState, LaneState, LifecyclePhase};
-use crate::types::TimestampMs;
+use crate::types::{TimestampMs, duration_in_words};
 
 struct Finding {
     rule: &'static str,
@@ -76,7 +76,7 @@ fn running(row: &ExecutionRow, current: Option<&AttemptRow>, now: TimestampMs) -
     let words = if expired {
         format!("The lease of {holder} has expired; it is about to be handed out again.")
     } else {
-        format!("It is running: {holder} holds attempt {}.", row.attempt_index)
+        format!("It is running: {holder} holds attempt {}.", row.attempt_index + 1)
     };
     Finding {
         rule: if expired { "lease_expired" } else { "running" },
@@ -107,10 +107,12 @@ fn waiting(
 ) -> Finding {
     match (row.eligibility, row.blocking) {
         (EligibilityState::NotEligibleUntilTime, BlockingReason::WaitingForRetryBackoff) => {
+            // People count attempts from 1, and the index is the next one's already.
+            let (failed, next) = (row.attempt_index, row.attempt_index + 1);
             let left = left(row, now);
             Finding {
                 rule: "retry_backoff",
-                words: format!("Attempt {} failed; the next starts in {left}.", row.retry_count),
+                words: format!("Attempt {failed} failed; attempt {next} starts in {left}."),
                 details: json!({
                     "not_before": row.not_before,
                     "retry_count": row.retry_count,
@@ -193,5 +195,5 @@ fn eligible(row: &ExecutionRow, lane: Option<&LaneRow>, workers: &[WorkerRow]) -
 }
 
 fn left(row: &ExecutionRow, now: TimestampMs) -> String {
-    format!("{:.1} s", row.not_before.unwrap_or(now).since(now).as_secs_f64())
+    duration_in_words(row.not_before.unwrap_or(now).since(now))
 }

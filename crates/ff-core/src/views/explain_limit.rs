@@ -1,12 +1,14 @@
 //! Why an execution waits for a budget or a quota: its numbers, and when there can be room.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::limit::{account, permits};
 use crate::contracts::{BreachAction, Explanation, PutBudgetArgs, PutQuotaArgs};
 use crate::rows::{ExecutionRow, LimitRow, LimitStateRow, LimitWait};
 use crate::state::{BlockingReason, EligibilityState, LifecyclePhase};
-use crate::types::TimestampMs;
+use crate::types::{TimestampMs, duration_in_words};
 
 type Found = (&'static str, String, Value, Option<TimestampMs>);
 
@@ -109,9 +111,9 @@ fn quota(quota: &PutQuotaArgs, state: Option<&LimitStateRow>, now: TimestampMs) 
         return ("quota_concurrency", words, details, None);
     }
     if let Some(rate) = quota.rate.filter(|rate| permits.window.room(*rate, now) == 0) {
-        let window = rate.window_ms as f64 / 1000.0;
+        let window = duration_in_words(Duration::from_millis(rate.window_ms));
         let words = format!(
-            "Quota {name}{of_key} has let {in_window} of {} through within {window} s.",
+            "Quota {name}{of_key} has let {in_window} of {} through within {window}.",
             rate.limit
         );
         return ("quota_rate", words, details, permits.window.next_at(rate, now));

@@ -82,14 +82,19 @@ pub fn suspension(row: &SuspensionRow, waitpoints: &[WaitpointRow]) -> Suspensio
 }
 
 /// Why a suspended execution does not run.
-pub fn explain_suspended(row: &ExecutionRow, wait: &SuspensionRow) -> Explanation {
+pub fn explain_suspended(
+    row: &ExecutionRow,
+    wait: &SuspensionRow,
+    now: TimestampMs,
+) -> Explanation {
     let for_what = match (&wait.condition.0, wait.waitpoints.0.len()) {
         (ResumeCondition::OperatorOnly, _) => "an operator".to_owned(),
         (ResumeCondition::TimeoutOnly, _) => "its time-out".to_owned(),
         (_, 1) => "signals on 1 waitpoint".to_owned(),
         (_, many) => format!("signals on {many} waitpoints"),
     };
-    let then = match (wait.timeout_at, wait.timeout_behavior.0) {
+    let timeout = wait.timeout_at.map(|at| at.in_words(now));
+    let then = match (timeout, wait.timeout_behavior.0) {
         (None, _) => String::new(),
         (Some(at), TimeoutBehavior::Fail) => format!(" At {at} it fails."),
         (Some(at), TimeoutBehavior::Cancel) => format!(" At {at} it is cancelled."),

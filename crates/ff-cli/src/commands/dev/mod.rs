@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::serve::{Settings, failed, stopped};
 use crate::failure::{Exit, Failure};
+use crate::log::Style;
 use crate::output::say;
 
 #[derive(Args)]
@@ -25,8 +26,8 @@ const DRAIN: std::time::Duration = std::time::Duration::from_secs(5);
 impl Dev {
     pub async fn run(mut self) -> Result<(), Failure> {
         self.settings.data.get_or_insert_with(|| FOLDER.to_owned());
-        let mut config = self.settings.load()?;
-        self.settings.begin_log(&config);
+        // The greeting stands in the middle of it.
+        let mut config = self.settings.begin(Style::Text)?;
         if config.root_token.is_none() {
             let token = ff_server::mint_token();
             let token = token.map_err(|error| Failure::new(Exit::Failure, error.to_string()))?;

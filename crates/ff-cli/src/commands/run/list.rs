@@ -84,18 +84,19 @@ impl Filter {
 
 impl List {
     pub async fn run(self, session: &Session) -> Result<(), Failure> {
-        let wanted = if self.limit == 0 { usize::MAX } else { self.limit };
+        let mut left = if self.limit == 0 { usize::MAX } else { self.limit };
         let mut found: Vec<Value> = Vec::new();
         let mut cursor: Option<String> = None;
         loop {
             let mut query = self.filter.query();
-            query.push(("limit", PAGE.min(wanted - found.len()).to_string()));
+            query.push(("limit", PAGE.min(left).to_string()));
             if self.oldest_first {
                 query.push(("order", "oldest".to_owned()));
             }
             query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
             let mut page = session.client.get("/v1/executions", &query).await?;
             if let Value::Array(items) = page["executions"].take() {
+                left = left.saturating_sub(items.len());
                 found.extend(items);
             }
             cursor = page["next_cursor"].as_str().map(str::to_owned);
@@ -105,7 +106,7 @@ impl List {
                     session.output.each(&item, &COLUMNS)?;
                 }
             }
-            if cursor.is_none() || found.len() >= wanted {
+            if cursor.is_none() || left == 0 {
                 break;
             }
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use ff_api::Span;
+use ff_core::types::TimestampMs;
 use serde_json::{Value, json};
 
 use super::path;
@@ -40,8 +41,16 @@ pub async fn why(session: &Session, execution_id: &str) -> Result<(), Failure> {
     }
     line(answer["words"].as_str().unwrap_or_default())?;
     match answer["next_change_at"].as_str() {
-        Some(at) => line(&format!("that can change at {at}")),
+        Some(at) => line(&format!("that can change at {}", with_distance(at, TimestampMs::now()))),
         None => Ok(()),
+    }
+}
+
+/// An instant, and how far away it is.
+fn with_distance(at: &str, now: TimestampMs) -> String {
+    match TimestampMs::parse_rfc3339(at) {
+        Some(parsed) => parsed.in_words(now),
+        None => at.to_owned(),
     }
 }
 
