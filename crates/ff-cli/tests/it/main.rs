@@ -40,7 +40,7 @@ fn work_is_started_watched_and_ended_from_the_shell() {
     let audit = dev.run(&["--namespace", "*", "events", "--audit", "-o", "jsonl"]);
     let last: serde_json::Value = serde_json::from_str(audit.stdout.lines().last().unwrap_or("{}"))
         .unwrap_or_else(|error| panic!("{error}: {}", audit.stderr));
-    assert_eq!((&last["event_type"], &last["by"]), (&"lane_paused".into(), &"anonymous".into()));
+    assert_eq!((&last["event_type"], &last["by"]), (&"lane_paused".into(), &"root".into()));
     assert_eq!(last["actor"]["remote"], "127.0.0.1");
 }
 
