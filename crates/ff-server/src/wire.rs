@@ -86,8 +86,8 @@ impl<'r> Submitter<'r> {
     }
 }
 
-/// Ids are one set for all namespaces. A caller that sees one of them could learn from the answer to
-/// a chosen id whether another namespace uses it, so it is told the same whatever id it chooses.
+/// Ids are one set for all namespaces. A caller that sees one of them could learn from the answer
+/// to a chosen id whether another namespace uses it, so it is told the same whatever it chooses.
 pub fn check_may_choose(principal: &Principal, what: &str) -> Answered<()> {
     if principal.is_everywhere() {
         return Ok(());

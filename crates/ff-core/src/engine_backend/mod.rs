@@ -459,9 +459,21 @@ async fn claim_grants<'e>(
         lease_ttl_ms: args.lease_ttl_ms,
         max: args.max,
         view: 0,
-        claim_id: Uuid::now_v7(),
+        claim_id: draw_claim_id(),
     };
     engine.claim(caller, args.wait, claim).await
+}
+
+/// Ordered by time, so that new timers stand together. The rest is random to the last bit, because
+/// it is the secret of the handles: no counter may tell one claim what another was given.
+fn draw_claim_id() -> Uuid {
+    let millis = u64::try_from(TimestampMs::now().0).unwrap_or_default();
+    let drawn = Uuid::new_v4().into_bytes();
+    let mut random = [0; 10];
+    // Without the bytes in which a random id says that it is one.
+    random[..6].copy_from_slice(&drawn[..6]);
+    random[6..].copy_from_slice(&drawn[9..13]);
+    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
 }
 
 /// Grants with their bytes; large payloads are fetched after the commit.

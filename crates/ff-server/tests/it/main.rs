@@ -10,6 +10,7 @@ mod events;
 mod executions;
 mod flows;
 mod fuzz;
+mod handles;
 mod hostile;
 mod hosts;
 mod limits;

@@ -210,7 +210,10 @@ async fn routes_without_a_namespace_refuse_one() {
 async fn a_submission_does_not_tell_which_ids_others_use() {
     let server = Server::start().await;
     let theirs = server.submit("l", json!("theirs")).await;
-    let node = |id: &str| json!({ "name": "n", "work": { "lane_id": "l", "execution_kind": "k", "execution_id": id } });
+    let node = |id: &str| {
+        let work = json!({ "lane_id": "l", "execution_kind": "k", "execution_id": id });
+        json!({ "name": "n", "work": work })
+    };
     let graph = json!({ "nodes": [{
         "name": "n", "work": { "lane_id": "l", "execution_kind": "k" },
     }] });
