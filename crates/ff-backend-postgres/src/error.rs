@@ -43,6 +43,10 @@ pub(crate) fn store_error(error: &sqlx::Error) -> StoreError {
         SERIALIZATION_FAILURE | DEADLOCK_DETECTED | LOCK_NOT_AVAILABLE => {
             StoreError::Retry(error.to_string())
         }
+        // Every text is checked for it before; one that was forgotten is still the caller's.
+        NUL_IN_TEXT | NUL_IN_JSON => {
+            StoreError::Refused("a text contains a character that cannot be stored".to_owned())
+        }
         DISK_FULL => StoreError::Failed("the disk is full; nothing was written".to_owned()),
         // The class of connection errors, and the ways in which a server says that it stops.
         away if away.starts_with("08") || away.starts_with("57P") || away == TOO_MANY => {
@@ -58,5 +62,7 @@ const DIVISION_BY_ZERO: &str = "22012";
 const SERIALIZATION_FAILURE: &str = "40001";
 const DEADLOCK_DETECTED: &str = "40P01";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+const NUL_IN_TEXT: &str = "22021";
+const NUL_IN_JSON: &str = "22P05";
 const DISK_FULL: &str = "53100";
 const TOO_MANY: &str = "53300";

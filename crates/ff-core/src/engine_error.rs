@@ -383,6 +383,9 @@ pub enum StoreError {
     /// Nothing was written.
     #[error("{0}")]
     Failed(String),
+    /// A text or number of the call that no row of this store can have; nothing was written.
+    #[error("{0}")]
+    Refused(String),
     /// A bug has shown before anything was written.
     #[error("{0}; nothing was changed")]
     Panicked(String),
@@ -405,6 +408,7 @@ impl StoreError {
         match self {
             Self::Unknown(detail) => EngineError::OutcomeUnknown { backend, detail },
             Self::Corrupt(detail) => EngineError::validation(ValidationKind::Corruption, detail),
+            Self::Refused(detail) => EngineError::invalid(detail),
             Self::Conflict(_) | Self::Retry(_) => {
                 EngineError::Contention(ContentionKind::RetryExhausted)
             }

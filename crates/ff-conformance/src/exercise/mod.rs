@@ -42,6 +42,7 @@ mod submit;
 mod subscription;
 mod suspend;
 mod suspend_timeout;
+mod text;
 mod timers;
 mod token;
 mod waits;
@@ -110,6 +111,7 @@ fn steps_streams_and_workers() -> Vec<Exercise> {
             one_deliverer_at_a_time, failures_back_off_and_end, attempts_are_bounded,
             kept_apart_and_rotated,
         }
+        text { nul_characters }
         worker { registered, silent_ones_drop_out, refused, explained, comparisons, confined }
     }
 }

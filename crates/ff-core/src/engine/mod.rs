@@ -181,6 +181,9 @@ impl Engine {
     }
 
     pub async fn query(&self, query: Query) -> Result<Rows, EngineError> {
+        if query.has_nul() {
+            return Err(EngineError::invalid("a filter contains a NUL character"));
+        }
         self.store.query(query).await.map_err(|error| self.store_error(error))
     }
 

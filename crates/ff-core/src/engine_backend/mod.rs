@@ -266,6 +266,7 @@ pub trait EngineBackend: Send + Sync + 'static {
 
     async fn resume_lane(&self, lane: &LaneId, by: &str) -> Result<(), EngineError> {
         check_unscoped(self.scope(), "resume_lane")?;
+        lane.check()?;
         check_text("by", by, 0, limits::NAME_BYTES)?;
         let operation = ResumeLane { lane: lane.as_str().into(), by: by.into() };
         self.engine().run_as(self.caller(), operation).await

@@ -79,7 +79,10 @@ pub trait ScheduleOperations: EngineBackend {
         id: &ScheduleId,
         upcoming: usize,
     ) -> Result<Option<ScheduleSnapshot>, EngineError> {
-        let Ok(key) = schedule_key(id, self.scope()) else { return Ok(None) };
+        let key = match schedule_key(id, self.scope()) {
+            Err(EngineError::NotFound { .. }) => return Ok(None),
+            key => key?,
+        };
         let keys = vec![ScheduleRow::erase_key(&key)];
         let rows = self.engine().query(Query::Records { keys, scans: vec![] }).await?;
         let found = rows.records::<ScheduleRow>().map_err(|e| self.engine().store_error(e))?;

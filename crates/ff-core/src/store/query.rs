@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{Damage, RetentionScan, Scan};
 use crate::contracts::ListOrder;
 use crate::engine_error::StoreError;
+use crate::rows::Value;
 use crate::rows::{
     AnyKey, AnyRow, AttemptRow, EventRow, ExecutionRow, FlowKey, FlowRow, FlowState, LaneRow,
     Record, TimerKey, TimerRow,
@@ -62,6 +63,34 @@ pub struct FlowListQuery {
     /// The creation time and id of the last flow of the page before.
     pub after: Option<(TimestampMs, Uuid)>,
     pub limit: usize,
+}
+
+impl Query {
+    /// Whether a text that it compares with contains a NUL character, which no stored text has.
+    /// Postgres refuses such a text, so no store is asked.
+    pub fn has_nul(&self) -> bool {
+        let nul = |text: &Option<Arc<str>>| text.as_ref().is_some_and(|text| text.contains('\0'));
+        let listed = |list: &ListQuery| {
+            let tag = list.tag.as_ref();
+            nul(&list.namespace)
+                || nul(&list.lane)
+                || nul(&list.kind)
+                || tag.is_some_and(|(key, value)| key.contains('\0') || value.contains('\0'))
+        };
+        let valued = |values: &[Value]| {
+            values.iter().any(|value| matches!(value, Value::Text(text) if text.contains('\0')))
+        };
+        match self {
+            Self::Executions(list) | Self::Count(list) => listed(list),
+            Self::Flows(list) => nul(&list.namespace),
+            Self::Counts { namespace } => nul(namespace),
+            Self::Records { keys, scans } => {
+                keys.iter().any(|key| valued(&key.values))
+                    || scans.iter().any(|scan| valued(&scan.prefix) || valued(&scan.after))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A filter with a keyset position.

@@ -50,6 +50,8 @@ pub fn schedule_key(
     if scope.is_some_and(|own| *own != id.namespace) {
         return Err(EngineError::NotFound { entity: "schedule" });
     }
+    check_text("namespace", id.namespace.as_str(), 0, limits::NAME_BYTES)?;
+    check_text("schedule name", &id.name, 0, limits::NAME_BYTES)?;
     Ok(key_of(id))
 }
 
