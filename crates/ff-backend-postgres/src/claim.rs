@@ -33,13 +33,26 @@ const SHARE: u32 = 20;
 const FROM_THE_FRONT_AT_LAST: Duration = Duration::from_secs(10);
 /// How many rows that cannot be read a claim passes over.
 const UNREADABLE: usize = 100;
+/// So many lanes are remembered, and so many classes of each.
+const MOST_LANES: usize = 16 * 1024;
+const MOST_CLASSES: usize = 1_024;
 
 /// Work of one lane that has the same namespace and needs the same capabilities.
 type Class = (Arc<str>, Arc<str>);
 
-/// What each lane has work for, as far as this engine has seen.
-#[derive(Default)]
-pub(crate) struct Outlines(Mutex<HashMap<Arc<str>, Outline>>);
+/// What each lane has work for, as far as this engine has seen. A lane that is not known is
+/// scanned from the front, so any of them may be forgotten.
+pub(crate) struct Outlines {
+    lanes: Mutex<HashMap<Arc<str>, Outline>>,
+    most_lanes: usize,
+    most_classes: usize,
+}
+
+impl Default for Outlines {
+    fn default() -> Self {
+        Self::bounded(MOST_LANES, MOST_CLASSES)
+    }
+}
 
 #[derive(Clone, Default)]
 struct Outline {
@@ -60,7 +73,24 @@ impl Outline {
 
 impl Outlines {
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Outline>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers so many lanes at most, and of each so many classes.
+    fn bounded(most_lanes: usize, most_classes: usize) -> Self {
+        Self { lanes: Mutex::default(), most_lanes, most_classes }
+    }
+
+    /// Beyond the bound all lanes are forgotten: which of them is needed next is not known.
+    fn put(&self, outlines: &mut HashMap<Arc<str>, Outline>, lane: &Arc<str>, outline: Outline) {
+        if outline.classes.len() > self.most_classes {
+            outlines.remove(lane);
+            return;
+        }
+        if outlines.len() >= self.most_lanes && !outlines.contains_key(lane) {
+            outlines.clear();
+        }
+        outlines.insert(lane.clone(), outline);
     }
 
     pub fn forget(&self) {
@@ -94,6 +124,9 @@ impl Outlines {
                 known.made = Some((Instant::now(), lowest));
                 let class = (row.namespace.clone(), row.capability_class.clone());
                 known.classes.entry(class).or_insert(row.rank());
+                if known.classes.len() > self.most_classes {
+                    outlines.remove(&row.lane);
+                }
             }
         }
     }
@@ -193,7 +226,7 @@ impl Loader<'_> {
                 let first = found.first.get(&(lane.clone(), class.clone()));
                 *from = first.copied().map_or(*from, |first| first.max(*from));
             }
-            outlines.insert(lane.clone(), outline);
+            self.cache.outlines.put(&mut outlines, lane, outline);
         }
     }
 
@@ -328,4 +361,36 @@ fn parts<'s>(
         }
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use ff_core::rows::ExecutionRow;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn row(lane: &str, namespace: usize) -> ExecutionRow {
+        let key = ExecutionKey { partition: 0, id: Uuid::nil() };
+        let (lane, namespace) = (lane.into(), namespace.to_string().into());
+        ExecutionRow { lane, namespace, ..ExecutionRow::blank(key) }
+    }
+
+    #[test]
+    fn lanes_and_classes_are_bounded() {
+        let outlines = Outlines::bounded(10, 5);
+        for lane in 0..1_000 {
+            let lane: Arc<str> = lane.to_string().into();
+            outlines.put(&mut outlines.lock(), &lane, Outline::default());
+            assert!(outlines.lock().len() <= 10);
+            assert!(outlines.lock().contains_key(&lane));
+        }
+        let lane: Arc<str> = "999".into();
+        for namespace in 0..100 {
+            let executions = vec![Write::Update(row("999", namespace))];
+            outlines.learn(&Change { executions, ..Change::default() });
+            let known = outlines.lock().get(&lane).map_or(0, |outline| outline.classes.len());
+            assert!(known <= 5, "{known} classes");
+        }
+    }
 }

@@ -283,3 +283,24 @@ impl Drop for ClaimWaiter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_remembered_only_while_a_claim_waits_in_it() {
+        let bells = Arc::new(Bells::default());
+        for lane in 0..1_000 {
+            let lanes: Vec<Arc<str>> =
+                (lane..lane + 3).map(|lane| lane.to_string().into()).collect();
+            let waiter = bells.wait_for_work(&lanes);
+            assert_eq!(bells.waiters().len(), 3);
+            if lane % 2 == 0 {
+                bells.ring_lane(&lanes[0], 1);
+            }
+            drop(waiter);
+            assert!(bells.waiters().is_empty());
+        }
+    }
+}
