@@ -9,6 +9,7 @@ mod database;
 mod dropped;
 mod engines;
 mod flows;
+mod limits;
 mod migrations;
 mod model;
 mod records;
