@@ -53,7 +53,7 @@ pub(crate) struct Loader<'c> {
     /// Whether rows are locked; not in a transaction that may stay open.
     pub locking: bool,
     /// Whether there is a transaction yet.
-    pub begun: bool,
+    pub begun: &'c mut bool,
 }
 
 pub(crate) type Prepared<'q> = Query<'q, Postgres, PgArguments>;
@@ -90,11 +90,11 @@ impl Loader<'_> {
 
     /// Begins the transaction, if it has not begun.
     pub async fn begin(&mut self) -> Result<(), StoreError> {
-        if !self.begun {
+        if !*self.begun {
             let begun = self.connection.fetch_one(BEGIN_LATE).await;
             let begun = begun.map_err(|error| store_error(&error))?;
+            (*self.begun, self.locking) = (true, true);
             self.cache.check(begun.try_get(0).map_err(|error| store_error(&error))?)?;
-            (self.begun, self.locking) = (true, true);
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ impl Loader<'_> {
     ) -> Result<(), StoreError> {
         let mut flows = needs.flows.clone();
         let (mut partitions, mut ids) = (Vec::new(), Vec::new());
-        for key in ending.iter().filter(|_| self.locking || !self.begun) {
+        for key in ending.iter().filter(|_| self.locking || !*self.begun) {
             let stored = self.careful || needs.unwritten.contains(key);
             let held = world.executions.is_loaded(key)
                 || (!stored && self.cache.held.take(*key, world, &mut self.unlocked));

@@ -79,7 +79,7 @@ async fn write(
         careful: true,
         keeps: !store.pooled,
         locking: false,
-        begun: true,
+        begun: &mut true,
     };
     let needs = batch.needs();
     let (world, _) = loader.load(batch, needs, now).await?;

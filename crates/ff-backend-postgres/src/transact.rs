@@ -51,6 +51,8 @@ pub(crate) struct Writer {
     careful: bool,
     /// The answer to a commit did not come.
     pub lost: bool,
+    /// It is in a transaction, as far as is known.
+    open: bool,
 }
 
 /// A batch that is decided.
@@ -76,7 +78,7 @@ impl PostgresStore {
                 // The connection is not used again.
                 _ if writer.lost => {}
                 Err(StoreError::Unavailable(_)) => {}
-                Err(_) if !rolled_back(&mut writer.connection).await => {}
+                Err(_) if !rolled_back(&mut writer).await => {}
                 _ => self.keep(writer),
             }
             match done {
@@ -140,6 +142,7 @@ impl PostgresStore {
         shards: u16,
     ) -> Result<(Change, Option<Arc<str>>), StoreError> {
         let committed = self.commit(&mut writer.connection).await;
+        writer.open = false;
         if committed.is_err() {
             cache.young.forget();
         }
@@ -174,6 +177,7 @@ impl PostgresStore {
         let now = match fresh {
             Some(now) => now,
             None => {
+                writer.open = true;
                 let (now, server) = self.begin(&mut writer.connection).await?;
                 cache.check(server)?;
                 now
@@ -191,7 +195,7 @@ impl PostgresStore {
             careful: writer.careful,
             keeps: !self.pooled,
             locking: fresh.is_none(),
-            begun: fresh.is_none(),
+            begun: &mut writer.open,
         };
         let (mut world, mut asked) = loader.load(batch, needs, now).await?;
         if begun.elapsed() > STALE {
@@ -204,14 +208,15 @@ impl PostgresStore {
             return Err(StoreError::Conflict("a decision rests on rows not read".to_owned()));
         }
         if is_empty(&change) {
-            if loader.begun {
+            if *loader.begun {
                 // Nothing to keep: the locks are given back without a flush.
                 self.end(loader.connection, "ROLLBACK").await?;
+                *loader.begun = false;
             }
             return Ok(Prepared::Nothing);
         }
         let shard_of = |execution, flow| self.shard_of(identity.shards, execution, flow);
-        if !loader.begun && is_together(&change, shard_of) {
+        if !*loader.begun && is_together(&change, shard_of) {
             return Ok(Prepared::Alone(change, loader.unlocked));
         }
         loader.begin().await?;
@@ -355,7 +360,7 @@ impl PostgresStore {
         };
         let words = Words::default();
         let (used, careful, lost) = (false, false, false);
-        Ok(Writer { connection, backend, server, words, used, careful, lost })
+        Ok(Writer { connection, backend, server, words, used, careful, lost, open: false })
     }
 
     pub(crate) fn keep(&self, writer: Writer) {
@@ -373,9 +378,13 @@ impl PostgresStore {
 }
 
 /// Whether the connection is good for another transaction.
-async fn rolled_back(connection: &mut PgConnection) -> bool {
-    let ended = tokio::time::timeout(CONNECT_PATIENCE, connection.execute("ROLLBACK")).await;
-    matches!(ended, Ok(Ok(_)))
+async fn rolled_back(writer: &mut Writer) -> bool {
+    // The server warns of a rollback without a transaction.
+    if !std::mem::take(&mut writer.open) {
+        return true;
+    }
+    let ended = writer.connection.execute("ROLLBACK");
+    matches!(tokio::time::timeout(CONNECT_PATIENCE, ended).await, Ok(Ok(_)))
 }
 
 async fn ask_time(connection: &mut PgConnection) -> Result<i64, StoreError> {

@@ -2,6 +2,7 @@
 
 mod away;
 mod cancels;
+mod clocks;
 mod conformance;
 mod contract;
 mod damaged;
@@ -12,6 +13,7 @@ mod flows;
 mod limits;
 mod migrations;
 mod model;
+mod quiet;
 mod records;
 mod restored;
 mod schedules;

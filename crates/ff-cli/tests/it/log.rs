@@ -22,7 +22,8 @@ const TOKEN: &str = "ff_canary-token-0123456789abcdef0123456789";
 #[test]
 fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
     let folder = tempfile::tempdir().expect("a folder");
-    let data = folder.path().to_str().expect("a plain path");
+    let data = folder.path().join("data");
+    let data = data.to_str().expect("a plain path");
     let mut child = command::command(
         &["serve", "--listen", "127.0.0.1:0", "--data", data],
         &[("FF_ROOT_TOKEN", TOKEN), ("FF_LOG", "debug"), ("FF_LISTENN", "typo")],
@@ -56,6 +57,11 @@ fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
     assert!(refused.stderr.starts_with(why) && refused.stderr.contains("try:"));
     assert!(refused.stderr.contains("use `resubmit` (execution_not_terminal)"));
 
+    // The sweeper has something to do when the server is told to end.
+    for delay in ["300ms", "400ms", "500ms"] {
+        assert_eq!(ask(&["run", "start", "kind", "--delay", delay]).code, 0);
+    }
+
     let told = Command::new("kill").args(["-TERM", &child.0.id().to_string()]).status();
     assert!(told.expect("kill runs").success());
     assert!(child.0.wait().expect("it ends").success(), "it drains and ends well");
@@ -67,6 +73,9 @@ fn a_server_logs_json_without_secrets_and_ends_when_it_is_told_to() {
     let strange = |line: &Value| line["message"].as_str().is_some_and(|m| m.contains("LISTENN"));
     assert!(lines.iter().any(strange), "a setting that there is not: {log}");
     assert!(!log.contains("canary"), "{log}");
+    let is_bad = |line: &&Value| line["level"] == "WARN" || line["level"] == "ERROR";
+    let bad: Vec<_> = lines.iter().filter(is_bad).filter(|line| !strange(line)).collect();
+    assert!(bad.is_empty(), "an ordinary end is nothing to warn of: {bad:?}");
 }
 
 #[test]
