@@ -43,6 +43,11 @@ async fn note_transitions(backend: &dyn EngineBackend, seen: &mut Transitions) {
     let mut log = backend.subscribe(EventFilter::default(), StartAt::Oldest).await.unwrap();
     while let Some(event) = log.try_next().await.unwrap() {
         let Some(to) = event.to.filter(|to| event.from != Some(*to)) else { continue };
+        // A row that was inserted with SQL begins in any state.
+        use PublicState::{Delayed, Waiting, WaitingChildren};
+        if event.from.is_none() && !matches!(to, Waiting | Delayed | WaitingChildren) {
+            continue;
+        }
         seen.entry((event.from, to)).or_default().insert(event.event_type);
     }
 }
