@@ -87,6 +87,7 @@ pub(crate) struct PostgresStore {
     bells: Arc<Bells>,
     outbox: Arc<Outbox>,
     partitions: PartitionConfig,
+    payload_bytes: usize,
     /// The database has been found to have the same number of partitions.
     settled: OnceCell<()>,
     listens: bool,
@@ -139,7 +140,12 @@ impl PostgresBackend {
             true => migrate::apply(&mut connection).await?,
             false => migrate::check(&mut connection).await?,
         }
-        let stored = partitions::settle(&mut connection, &options.partitions).await;
+        let stored = partitions::settle(
+            &mut connection,
+            &options.partitions,
+            options.engine.limits.payload_bytes,
+        )
+        .await;
         if let Some(why) = partitions::mismatch(stored.map_err(unreachable)?, &options.partitions) {
             return Err(PostgresError::Partitions(why));
         }
@@ -162,6 +168,7 @@ impl PostgresBackend {
             bells: Arc::default(),
             outbox: Arc::default(),
             partitions: options.partitions,
+            payload_bytes: options.engine.limits.payload_bytes,
             settled: OnceCell::new(),
             listens: options.listen,
             pooled: options.statement_cache == 0,

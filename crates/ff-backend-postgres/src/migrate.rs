@@ -1,5 +1,8 @@
 //! Brings the schema up to date: numbered files, each applied once, in one transaction for all.
 
+use ff_core::limits::{self, Limits};
+use ff_core::partition::PartitionConfig;
+use ff_core::policy::DEFAULT_IDEMPOTENCY_TTL_MS;
 use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
 use thiserror::Error;
 
@@ -18,6 +21,7 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (13, "event_views", include_str!("../migrations/0013_event_views.sql")),
     (14, "leases", include_str!("../migrations/0014_leases.sql")),
     (15, "log", include_str!("../migrations/0015_log.sql")),
+    (16, "submit", include_str!("../migrations/0016_submit.sql")),
 ];
 
 /// Any number will do, as long as every server uses the same.
@@ -54,7 +58,7 @@ pub(crate) async fn apply(connection: &mut PgConnection) -> Result<(), Migration
     newer(applied)?;
     for &(version, name, sql) in MIGRATIONS {
         if version > applied {
-            transaction.execute(sql).await?;
+            transaction.execute(&*filled(sql)).await?;
             let record = "INSERT INTO ff_migration (version, name) VALUES ($1, $2)";
             sqlx::query(record)
                 .persistent(false)
@@ -79,6 +83,27 @@ pub(crate) async fn check(connection: &mut PgConnection) -> Result<(), Migration
         return Err(MigrationError::Missing { found: applied + 1 });
     }
     Ok(())
+}
+
+/// The text with the limits that it names in braces.
+fn filled(sql: &str) -> String {
+    let whole = |bytes: usize| bytes.to_string();
+    let words = [
+        ("{partitions}", PartitionConfig::default().num_flow_partitions.to_string()),
+        ("{payload_bytes}", whole(Limits::default().payload_bytes)),
+        ("{lane_bytes}", whole(limits::LANE_BYTES)),
+        ("{kind_bytes}", whole(limits::KIND_BYTES)),
+        ("{name_bytes}", whole(limits::NAME_BYTES)),
+        ("{key_bytes}", whole(limits::IDEMPOTENCY_KEY_BYTES)),
+        ("{horizon_ms}", limits::HORIZON.as_millis().to_string()),
+        ("{tags}", whole(limits::TAGS)),
+        ("{tag_key_bytes}", whole(limits::TAG_KEY_BYTES)),
+        ("{tag_value_bytes}", whole(limits::TAG_VALUE_BYTES)),
+        ("{priority_min}", limits::PRIORITY_MIN.to_string()),
+        ("{priority_max}", limits::PRIORITY_MAX.to_string()),
+        ("{key_ttl_ms}", DEFAULT_IDEMPOTENCY_TTL_MS.to_string()),
+    ];
+    words.iter().fold(sql.to_owned(), |sql, (word, value)| sql.replace(word, value))
 }
 
 fn known() -> i64 {

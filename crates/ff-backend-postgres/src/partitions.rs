@@ -8,11 +8,23 @@ use sqlx::{Executor, PgConnection, Row};
 use crate::PostgresStore;
 use crate::error::store_error;
 
-/// Stores the number unless there is one, and answers what is stored.
+/// Stores the number unless there is one, and answers what is stored. The largest payload that this
+/// engine takes is stored, too: `ff_submit` goes by the engine that was started last.
 pub(crate) async fn settle(
     connection: &mut PgConnection,
     config: &PartitionConfig,
+    payload_bytes: usize,
 ) -> Result<u16, sqlx::Error> {
+    let same = "SELECT EXISTS (SELECT FROM ff_meta WHERE name = 'payload_bytes' AND value = ";
+    let same: bool =
+        connection.fetch_one(&*format!("{same}'{payload_bytes}')")).await?.try_get(0)?;
+    if !same {
+        let store = format!(
+            "INSERT INTO ff_meta (name, value) VALUES ('payload_bytes', '{payload_bytes}') \
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        );
+        connection.execute(&*store).await?;
+    }
     // As plain text: behind a pooler nothing else works outside a transaction.
     if let Some(stored) = read(connection).await? {
         return Ok(stored);
@@ -51,7 +63,7 @@ impl PostgresStore {
         connection: &mut PgConnection,
     ) -> Result<(), StoreError> {
         let settle = async || {
-            let stored = settle(connection, &self.partitions).await;
+            let stored = settle(connection, &self.partitions, self.payload_bytes).await;
             let stored = stored.map_err(|error| store_error(&error))?;
             mismatch(stored, &self.partitions).map_or(Ok(()), |why| Err(StoreError::Failed(why)))
         };

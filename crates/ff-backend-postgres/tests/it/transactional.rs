@@ -5,6 +5,7 @@ use std::time::Duration;
 use ff_backend_postgres::PostgresBackend;
 use ff_core::contracts::{EventType, Idempotency, IdempotencyScope, Submission, SubmitOutcome};
 use ff_core::engine_backend::EngineBackend;
+use ff_core::limits;
 use ff_core::partition::PartitionConfig;
 use ff_core::state::PublicState;
 use ff_core::types::{ExecutionId, LaneId};
@@ -202,6 +203,96 @@ async fn a_row_that_cannot_be_read_stands_in_nobodys_way() {
     let args = claim_from("lane", 1, Duration::ZERO);
     let claimed = backend.claim_many(args).await.expect("claim");
     assert_eq!(Some(&claimed[0].execution_id), outcomes[0].execution_id());
+    backend.close().await;
+    schema.drop().await;
+}
+
+/// Submissions at and just beyond each limit, by name.
+fn edge_cases() -> Vec<(String, Submission)> {
+    let item = || Submission::new("lane", "kind");
+    let text = |bytes: usize| "x".repeat(bytes);
+    let horizon = limits::HORIZON;
+    let mut cases = vec![
+        ("plain".to_owned(), item()),
+        ("namespace with umlauts".to_owned(), item().namespace("büro")),
+        ("namespace with a control character".to_owned(), item().namespace("a\u{85}b")),
+        ("lane beyond ASCII".to_owned(), Submission::new("büro", "kind")),
+        ("low priority".to_owned(), item().priority(-5)),
+        ("high priority".to_owned(), item().priority(1_000_000)),
+    ];
+    for over in [0, 1] {
+        let mut case = |what: &str, item| cases.push((format!("{what}, {over} over"), item));
+        case("lane", Submission::new(text(limits::LANE_BYTES + over), "kind"));
+        case("kind", Submission::new("lane", text(limits::KIND_BYTES + over)));
+        case("namespace", item().namespace(text(limits::NAME_BYTES + over)));
+        case("payload", item().payload(vec![7; PAYLOAD + over]));
+        case("delay", item().delay(horizon + Duration::from_millis(over as u64)));
+        let creator_identity = text(limits::NAME_BYTES + over);
+        case("creator", Submission { creator_identity, ..item() });
+        case("tag value", item().tag("a.b", text(limits::TAG_VALUE_BYTES + over)));
+        let key = format!("a.{}", text(limits::TAG_KEY_BYTES - 2 + over));
+        case("tag key", item().tag(key, "v"));
+        let many = (0..limits::TAGS + over).fold(item(), |item, n| item.tag(format!("a.t{n}"), ""));
+        case("tags", many);
+        let key = text(limits::IDEMPOTENCY_KEY_BYTES + over);
+        let idempotency = Some(Idempotency { key, scope: IdempotencyScope::Default });
+        case("key", Submission { idempotency, ..item() });
+    }
+    for key in ["a", "A.b", "a.", "a..b", ".a", "1a.b", "a.b.c", "a_1.b_2", "a.b-c"] {
+        cases.push((format!("tag {key:?}"), item().tag(key, "v")));
+    }
+    cases
+}
+
+const PAYLOAD: usize = 2_000;
+
+/// What is accepted and what is stored is the same by both doors, with limits and partitions that
+/// are not the usual ones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_doors_have_the_same_rules() {
+    let schema = Schema::new();
+    let mut options = schema.options();
+    options.engine.limits.payload_bytes = PAYLOAD;
+    options.partitions = PartitionConfig { num_flow_partitions: 64, ..PartitionConfig::default() };
+    let backend = PostgresBackend::open(options).await.expect("open");
+    let pool = own_pool(&schema).await;
+    let stored = "SELECT (to_jsonb(e) - 'execution_id' - 'created_at_ms' - 'not_before_ms' \
+                  - 'version' - 'announced' - 'lease_epoch' || jsonb_build_object('delay', \
+                  coalesce(not_before_ms - created_at_ms, 0)))::text \
+                  FROM ff_exec_core AS e WHERE execution_id = $1";
+    for (what, item) in edge_cases() {
+        let key = item.idempotency.as_ref().map(|own| own.key.clone());
+        let by_sql = sqlx::query_scalar::<_, String>(
+            "SELECT ff_submit($1, $2, $3, namespace => $4, priority => $5, delay_ms => $6, \
+             idempotency_key => $7, tags => $8::text::jsonb, creator => $9)",
+        )
+        .bind(item.lane_id.as_str())
+        .bind(&item.execution_kind)
+        .bind(item.input_payload.to_vec())
+        .bind(item.namespace.as_str())
+        .bind(item.priority)
+        .bind(item.delay.unwrap_or_default().as_millis() as i64)
+        .bind(key)
+        .bind(serde_json::to_string(&item.tags).unwrap())
+        .bind(&item.creator_identity)
+        .fetch_one(&pool)
+        .await;
+        // The key is free again for the other door.
+        sqlx::query("DELETE FROM ff_idempotency").execute(&pool).await.expect("delete");
+        let by_rust = backend.submit(vec![item]).await.expect("submit").remove(0);
+        let accepted = matches!(by_rust, SubmitOutcome::Created { .. });
+        assert_eq!(by_sql.is_ok(), accepted, "{what}: {by_sql:?} and {by_rust:?}");
+        if let (Ok(by_sql), Some(by_rust)) = (by_sql, by_rust.execution_id()) {
+            let by_sql = ExecutionId::parse(&by_sql).expect("an id");
+            let mut rows = Vec::new();
+            for id in [&by_sql, by_rust] {
+                let row = sqlx::query_scalar::<_, String>(stored).bind(id.uuid());
+                rows.push(row.fetch_one(&pool).await.expect("the row"));
+            }
+            assert_eq!(rows[0], rows[1], "{what}");
+        }
+        sqlx::query("DELETE FROM ff_idempotency").execute(&pool).await.expect("delete");
+    }
     backend.close().await;
     schema.drop().await;
 }
