@@ -96,7 +96,7 @@ async fn work(
         };
         let claimed = match backend.claim_many(args).await {
             Ok(claimed) => claimed,
-            // So many meet at one counter that a call may lose every time; it is told to come again.
+            // Many meet at one counter: a call may lose every time and is told to come again.
             Err(error) if error.code() == "retry_exhausted" => continue,
             Err(error) => panic!("{error:?}"),
         };
