@@ -34,7 +34,8 @@ const STEPS: [Step; 9] = [
 impl Servers {
     fn start(&mut self) -> Result<(), String> {
         self.postgres = Some(Server::start()?);
-        Ok(())
+        // Looked for once and in time, before many tests would install it at the same moment.
+        ff_testkit::clock::find_or_install().map(drop).map_err(|error| format!("{error:#}"))
     }
 
     /// `cargo test`, told where the servers are.

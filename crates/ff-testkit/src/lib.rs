@@ -2,4 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clock;
+mod packages;
 pub mod postgres;

@@ -17,8 +17,8 @@ use crate::database::{Schema, pool, url};
 /// A transaction that waited for longer than this asks for the time again.
 const STALE: Duration = Duration::from_millis(20);
 
-/// Returns once something has waited for a lock in this schema's tables for long enough.
-async fn wait_for_a_waiter(pool: &PgPool, schema: &Schema) {
+/// Returns once something has waited for a lock in a schema's tables for long enough.
+pub async fn wait_for_a_waiter(pool: &PgPool, schema: &str) {
     let sql = "SELECT count(*) FROM pg_locks AS l JOIN pg_locks AS held USING (pid) \
                JOIN pg_class AS c ON c.oid = held.relation \
                JOIN pg_namespace AS n ON n.oid = c.relnamespace \
@@ -26,7 +26,7 @@ async fn wait_for_a_waiter(pool: &PgPool, schema: &Schema) {
     let mut since = None;
     loop {
         let waiting: i64 =
-            sqlx::query_scalar(sql).bind(&schema.0).fetch_one(pool).await.expect("counted");
+            sqlx::query_scalar(sql).bind(schema).fetch_one(pool).await.expect("counted");
         if waiting == 0 {
             since = None;
         } else if since.get_or_insert_with(Instant::now).elapsed() > 2 * STALE {
@@ -68,7 +68,7 @@ async fn timers_found_before_a_step_back_stay_armed() {
         let backend = backend.clone();
         async move { backend.engine().sweep().await }
     });
-    wait_for_a_waiter(&pool, &schema).await;
+    wait_for_a_waiter(&pool, &schema.0).await;
     clock.step(-500);
     other.rollback().await.expect("unlocked");
     sweeping.await.expect("no panic").expect("swept");

@@ -22,3 +22,4 @@ mod steps;
 mod subscribers;
 mod transactional;
 mod waits;
+mod wall_clock;

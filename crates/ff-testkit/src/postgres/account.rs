@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
 const PASSWD: &str = "/etc/passwd";
 const NAMES: [&str; 2] = ["postgres", "nobody"];
@@ -26,12 +26,6 @@ impl Account {
     pub fn run(self, command: &mut Command) {
         command.uid(self.uid).gid(self.gid);
     }
-}
-
-pub fn is_root() -> anyhow::Result<bool> {
-    let output = Command::new("id").arg("-u").output().context("running `id -u`")?;
-    ensure!(output.status.success(), "`id -u` failed: {}", output.status);
-    Ok(output.stdout.trim_ascii() == b"0")
 }
 
 /// An account that may not do much.

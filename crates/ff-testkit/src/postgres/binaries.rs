@@ -1,11 +1,12 @@
 //! Where the programs of PostgreSQL are, and how they come to a machine that has none.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
+
+use crate::packages::{self, in_path};
 
 /// Debian and its kin keep each version in a folder of its own and out of the search path.
 const VERSIONS: &str = "/usr/lib/postgresql";
@@ -34,12 +35,11 @@ impl Binaries {
     }
 }
 
-pub fn find_or_install(may_install: bool) -> anyhow::Result<Binaries> {
+pub fn find_or_install() -> anyhow::Result<Binaries> {
     if let Some(found) = find() {
         return Ok(found);
     }
-    let has_apt = std::env::var_os("PATH").is_some_and(|path| in_path(&path, "apt-get").is_some());
-    if !may_install || !has_apt {
+    if !packages::can_install()? {
         bail!(MISSING);
     }
     install().context(MISSING)?;
@@ -58,10 +58,6 @@ fn find() -> Option<Binaries> {
 
 fn is_complete(folder: &Path) -> bool {
     NEEDED.iter().all(|name| folder.join(name).is_file())
-}
-
-fn in_path(path: &OsStr, name: &str) -> Option<PathBuf> {
-    std::env::split_paths(path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
 /// The complete installation with the highest version.
@@ -84,21 +80,10 @@ fn configured() -> Option<PathBuf> {
 }
 
 fn install() -> anyhow::Result<()> {
-    eprintln!("PostgreSQL is missing: installing the distribution's package `postgresql`");
     let (path, text) = (Path::new(NO_SERVER.0), NO_SERVER.1);
     fs::create_dir_all(path.parent().unwrap_or(path))?;
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    apt_get(&["update"])?;
-    apt_get(&["install", "--yes", "--no-install-recommends", "postgresql"])
-}
-
-fn apt_get(args: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive").args(["-qq", "-o", "DPkg::Lock::Timeout=300"]);
-    let output = command.args(args).output().context("starting apt-get")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "apt-get {} failed: {said}", args.join(" "));
-    Ok(())
+    packages::install("postgresql")
 }
 
 #[cfg(test)]

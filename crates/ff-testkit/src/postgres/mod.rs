@@ -28,6 +28,9 @@ use account::Account;
 use binaries::Binaries;
 use server::{Failure, Server};
 
+use crate::clock::WallClock;
+use crate::packages;
+
 /// Ports that somebody else may take before the server does are tried this often.
 const PORTS_TRIED: usize = 10;
 
@@ -43,6 +46,8 @@ pub struct ClusterOptions {
     pub settings: Vec<(String, String)>,
     /// Whether the write-ahead log is archived, which a point-in-time restore needs.
     pub archive: bool,
+    /// Whether the server has a clock of its own, which [`Cluster::clock`] sets.
+    pub own_clock: bool,
     /// Where the temporary folder is made, for those who care about the disk.
     pub folder: Option<PathBuf>,
 }
@@ -53,6 +58,7 @@ pub struct Cluster {
     settings: Vec<(String, String)>,
     port: u16,
     server: Option<Server>,
+    clock: Option<WallClock>,
     folder: TempDir,
     /// Apart and short, because the path of a socket may have about a hundred bytes.
     sockets: TempDir,
@@ -61,17 +67,17 @@ pub struct Cluster {
 impl Cluster {
     /// Makes a cluster and returns once it accepts connections.
     pub fn start(options: ClusterOptions) -> anyhow::Result<Self> {
-        let is_root = account::is_root()?;
-        let binaries = binaries::find_or_install(is_root)?;
+        let binaries = binaries::find_or_install()?;
         // PostgreSQL refuses to run as root.
-        let account = if is_root { Some(account::unprivileged()?) } else { None };
+        let account = if packages::is_root()? { Some(account::unprivileged()?) } else { None };
         let parent = options.folder.unwrap_or_else(std::env::temp_dir);
         fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
         let folder = temporary(&parent.canonicalize()?, account)?;
         let sockets = temporary(&std::env::temp_dir(), account)?;
         let settings = chosen(options.durable, sockets.path());
+        let clock = if options.own_clock { Some(WallClock::new()?) } else { None };
         let mut cluster =
-            Self { binaries, account, settings, port: 0, server: None, folder, sockets };
+            Self { binaries, account, settings, port: 0, server: None, clock, folder, sockets };
         if options.archive {
             cluster.settings.extend(cluster.archiving()?);
         }
@@ -109,6 +115,11 @@ impl Cluster {
     /// The process id of the server's first process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.server.as_ref().map(Server::pid)
+    }
+
+    /// The server's own clock, if it was started with one.
+    pub fn clock(&self) -> Option<&WallClock> {
+        self.clock.as_ref()
     }
 
     /// Makes a database and returns its URL.
@@ -186,6 +197,9 @@ impl Cluster {
 
     fn launch(&mut self) -> Result<(), Failure> {
         let mut command = self.command("postgres");
+        if let Some(clock) = &self.clock {
+            clock.preload(&mut command);
+        }
         command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string());
         for (name, value) in &self.settings {
             command.arg("-c").arg(format!("{name}={value}"));
@@ -216,7 +230,11 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
+            let pid = server.pid();
             server.abandon();
+            if let Some(clock) = &self.clock {
+                clock.clean_up(pid);
+            }
         }
     }
 }
