@@ -45,8 +45,8 @@ pub async fn open(config: &Config) -> Result<Backend, OpenError> {
     open_as(config, true).await
 }
 
-/// The same, but refuses what is not there or would have to be brought up to date: no file, folder,
-/// table or secret is created.
+/// The same for a look: what is not there or would have to be brought up to date is refused, no
+/// file, folder, table or secret is created, and no timer fires unless the caller sweeps.
 pub async fn open_existing(config: &Config) -> Result<Backend, OpenError> {
     open_as(config, false).await
 }
@@ -59,7 +59,9 @@ async fn open_as(config: &Config, migrate: bool) -> Result<Backend, OpenError> {
         true => secrets::load(config, shared).map_err(OpenError::Secrets)?,
         false => WaitpointSecrets::default(),
     };
-    let mut engine = EngineConfig { waitpoint_secrets, ..EngineConfig::default() };
+    // Looking at a store must not fire what is overdue in it.
+    let manual_sweeps = !migrate;
+    let mut engine = EngineConfig { waitpoint_secrets, manual_sweeps, ..EngineConfig::default() };
     engine.limits.payload_bytes = config.payload_bytes;
     match url.split_once(':') {
         Some(("sqlite", _)) => {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use ff_backend_sqlite::{SqliteBackend, SqliteOptions};
 use ff_core::backend::CapabilitySet;
-use ff_core::contracts::{ClaimArgs, PutQuotaArgs, Submission};
+use ff_core::contracts::{ClaimArgs, EventFilter, EventType, PutQuotaArgs, Submission};
+use ff_core::engine::StartAt;
 use ff_core::engine::clock::ManualClock;
 use ff_core::engine_backend::{EngineBackend, LimitOperations};
 use ff_core::engine_error::EngineError;
@@ -67,6 +68,37 @@ fn a_store_is_mended_on_request() {
     let old = command::run(&["doctor", "--data", data], &[]);
     assert!(old.code == 1 && old.stderr.contains("try:"), "{}", old.stderr);
     assert!(old.stdout.contains("oldest waiting"), "{}", old.stdout);
+}
+
+/// Whatever is overdue stays so until a server runs or a repair is asked for.
+#[test]
+fn a_look_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().to_str().expect("a plain path");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let path = format!("{data}/flowfabric.db");
+    runtime.block_on(forgotten(&path));
+    for _ in 0..3 {
+        let looked = command::run(&["doctor", "--data", data, "-o", "json"], &[]);
+        let checks = parsed(&looked);
+        assert_eq!(found(&checks, "backlog"), "0 waiting, 1 active", "{}", looked.stderr);
+        assert_eq!(found(&checks, "leases"), "1 expired and still held");
+        assert!(found(&checks, "timers").ends_with(" s late"), "{}", looked.stdout);
+    }
+    let events = runtime.block_on(async {
+        let mut options = SqliteOptions::new(&path);
+        options.engine.manual_sweeps = true;
+        let engine = SqliteBackend::open(options).await.expect("a store");
+        let mut events =
+            engine.subscribe(EventFilter::default(), StartAt::Oldest).await.expect("the log");
+        let mut types = Vec::new();
+        while let Some(event) = events.try_next().await.expect("events") {
+            types.push(event.event_type);
+        }
+        engine.close().await;
+        types
+    });
+    assert_eq!(events, [EventType::Submitted, EventType::Claimed]);
 }
 
 /// A store that has lost its timers: work waits for a delay that is over, and a worker has died.
