@@ -188,7 +188,7 @@ settings! {
     burst: some_count, shown_count, "How many requests may come at once under that limit.";
     header_timeout: span, shown_span, "How long the head of a request may take to arrive.";
     connection_idle: span, shown_span, "How long a connection may stand still.";
-    token_check: span, shown_span, "How often open streams and waits check their token.";
+    token_check: token_span, shown_span, "How often open streams and waits check their token.";
     drain: span, shown_span, "How long open requests are waited for at the end.";
 }
 
@@ -318,6 +318,9 @@ impl Config {
                 "body_budget must be at least twice body_bytes, because one token may use half \
                  of it",
             );
+        }
+        if self.token_check > LONGEST_TOKEN_CHECK {
+            return refuse(&format!("token_check: {}", too_rarely()));
         }
         if self.burst.is_some() && self.requests_per_second.is_none() {
             return refuse("burst needs requests_per_second");

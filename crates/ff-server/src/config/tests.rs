@@ -45,6 +45,7 @@ fn mistakes_are_refused() {
         ("", &[("burst", "5")], "burst needs requests_per_second"),
         ("", &[("requests_per_second", "0")], "at least 1"),
         ("", &[("trusted_proxies", "proxy")], "is no network"),
+        ("", &[("token_check", "16s")], "token_check = \"16s\": it must be at most 15s"),
         ("", &[("root_token", "short")], "at least 32"),
         ("", &[("tls_key", "x")], "needed together"),
         ("", &[("auth", "none"), ("listen", "0.0.0.0:1")], "this machine only"),
@@ -56,6 +57,7 @@ fn mistakes_are_refused() {
     let open = [("auth", "none"), ("listen", "0.0.0.0:1"), ("insecure", "true")];
     assert!(load("", &[], &open).is_ok());
     assert!(load("", &[], &[("auth", "none")]).is_ok());
+    assert!(load("", &[], &[("token_check", "15s")]).is_ok());
 }
 
 #[test]

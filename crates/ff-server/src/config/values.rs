@@ -40,6 +40,22 @@ pub fn span(text: &str) -> Result<Duration, String> {
     if duration.is_zero() { Err("it must be longer than nothing".to_owned()) } else { Ok(duration) }
 }
 
+/// A revoked token loses its streams and long polls within this time, whatever is configured.
+pub const LONGEST_TOKEN_CHECK: Duration = Duration::from_secs(15);
+
+pub fn token_span(text: &str) -> Result<Duration, String> {
+    let duration = span(text)?;
+    match duration > LONGEST_TOKEN_CHECK {
+        true => Err(too_rarely()),
+        false => Ok(duration),
+    }
+}
+
+pub fn too_rarely() -> String {
+    let longest = Span(LONGEST_TOKEN_CHECK);
+    format!("it must be at most {longest}, because a revoked token loses its streams within it")
+}
+
 pub fn auth(text: &str) -> Result<Auth, String> {
     match text {
         "tokens" => Ok(Auth::Tokens),

@@ -14,8 +14,8 @@ use crate::server::{Server, at, claim, config};
 const OFTEN: Duration = Duration::from_millis(20);
 /// So that the end of a stream is the end of its connection.
 const CLOSE: [(&str, &str); 1] = [("connection", "close")];
-/// Longer than any test lasts.
-const RARELY: Duration = Duration::from_secs(3600);
+/// As rarely as may be, and longer than the test lasts.
+const RARELY: Duration = Duration::from_secs(15);
 
 async fn revoke(server: &Server) {
     let list = server.client.get("/v1/tokens").await.expect(200);
