@@ -29,6 +29,10 @@ pub(crate) const DIALECT: Dialect = Dialect {
 };
 
 const FINISHED: &str = "('terminal', 'cancelled')";
+/// A page of timers after a place. A plain comparison of rows is what SQLite looks up in the index.
+const TIMERS: &str = "SELECT due_at_ms, kind, subject, members FROM ff_timer \
+                      WHERE (due_at_ms, kind, subject) > (?1, ?2, ?3) \
+                      ORDER BY due_at_ms, kind, subject LIMIT ?4";
 const ENDINGS: &str = "('completed', 'failed', 'cancelled', 'expired', 'skipped')";
 
 pub(crate) async fn run(
@@ -314,13 +318,10 @@ impl Reads<'_> {
         after: Option<TimerKey>,
         limit: usize,
     ) -> Result<Vec<TimerRow>, StoreError> {
-        let sql = "SELECT due_at_ms, kind, subject, members FROM ff_timer \
-                   WHERE ?1 IS NULL OR (due_at_ms, kind, subject) > (?1, ?2, ?3) \
-                   ORDER BY due_at_ms, kind, subject LIMIT ?4";
-        let query = sqlx::query(sql)
-            .bind(after.map(|key| key.due_at.0))
-            .bind(after.map(|key| key.kind.word()))
-            .bind(after.map(|key| key.subject))
+        let query = sqlx::query(TIMERS)
+            .bind(after.map_or(i64::MIN, |key| key.due_at.0))
+            .bind(after.map_or("", |key| key.kind.word()))
+            .bind(after.map_or(Uuid::nil(), |key| key.subject))
             .bind(whole(limit));
         let mut words = Words::default();
         let found = self.fetch(query).await?;
@@ -358,4 +359,23 @@ fn executions(rows: &mut Rows, found: &[SqliteRow]) -> Result<Vec<ExecutionRow>,
 fn events(found: &[SqliteRow]) -> Result<Vec<EventRow>, StoreError> {
     let mut words = Words::default();
     found.iter().map(|cells| damage::event(&Read(cells), &mut words, EVENT)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    #[test]
+    fn a_page_of_timers_begins_at_its_place_in_the_index() {
+        let connection = Connection::open_in_memory().expect("open");
+        crate::migrate::apply(&connection).expect("migrate");
+        let mut statement =
+            connection.prepare(&format!("EXPLAIN QUERY PLAN {TIMERS}")).expect("prepare");
+        let rows = statement.query_map([None::<i64>; 4], |row| row.get::<_, String>(3));
+        let plan: Vec<String> = rows.expect("explain").map(|row| row.expect("row")).collect();
+        let search = "SEARCH ff_timer USING PRIMARY KEY ((due_at_ms,kind,subject)>(?,?,?))";
+        assert_eq!(plan, [search]);
+    }
 }

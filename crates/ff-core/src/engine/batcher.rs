@@ -1,9 +1,11 @@
 //! Feeds waiting operations to the store: whatever queued up while the last commit was flushing
 //! goes into the next one. A lone caller pays no delay.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Notify};
@@ -49,6 +51,12 @@ pub async fn pump(
     stop: impl Future<Output = ()>,
 ) {
     let mut stop = std::pin::pin!(stop);
+    // It must not be waited for again once it has come, also not after a panic.
+    let mut stopped = false;
+    let mut stop = std::pin::pin!(poll_fn(|context| {
+        stopped = stopped || stop.as_mut().poll(context).is_ready();
+        if stopped { Poll::Ready(()) } else { Poll::Pending }
+    }));
     let mut restarts = Restarts::new("writer", LONGEST_PAUSE);
     while let Err(why) = caught(serve(&*store, &mut queue, pumping, stop.as_mut())).await {
         restarts.pause_after(&why).await;

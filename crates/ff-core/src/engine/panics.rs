@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use async_trait::async_trait;
 
 use super::clock::ManualClock;
-use super::{Engine, EngineConfig, Shared, pump_shared};
+use super::{Engine, EngineConfig, Pumping, Shared, pump, pump_shared};
 use crate::contracts::{Durability, Submission};
 use crate::engine::prepare_submit;
 use crate::engine_error::{EngineError, StoreError};
@@ -152,4 +152,22 @@ async fn an_engine_whose_writer_has_ended_refuses_every_call() {
     assert!(matches!(unknown, EngineError::OutcomeUnknown { .. }), "{unknown}");
     assert!(engine.run(None, submit(&engine)).await.expect_err("nothing writes").is_closed());
     assert!(engine.check_writing().expect_err("readiness asks for it").is_closed());
+}
+
+/// A writer that is told to stop answers what is left and ends, also if it panics meanwhile.
+#[tokio::test]
+async fn a_pump_that_panics_after_it_was_stopped_ends() {
+    let store = Faulty::new();
+    let (engine, queue) = Engine::new(store.clone(), EngineConfig::default());
+    let engine = Arc::new(engine);
+    let asking = engine.clone();
+    let waiting = tokio::spawn(async move { asking.run(None, submit(&asking)).await });
+    while engine.queue.capacity() == engine.config.limits.queue {
+        tokio::task::yield_now().await;
+    }
+    store.fault.store(TIDYING, Ordering::Release);
+    let told = async {};
+    pump(store, queue, Pumping { max_batch: 64, own_thread: false }, told).await;
+    waiting.await.expect("no panic").expect("answered before");
+    assert!(engine.check_writing().expect_err("it has ended").is_closed());
 }

@@ -122,9 +122,11 @@ impl Subscription {
                 let detail = format!("the log has a hole before event {}", row.seq);
                 return Err(EngineError::validation(ValidationKind::Corruption, detail));
             }
-            let cursor_before = self.cursor_at();
+            // A cursor is signed, which is too much work for an event that is passed over.
+            let matches = row.matches(&self.filter);
+            let cursor_before = if matches { self.cursor_at() } else { String::new() };
             self.here.places[shard] = Place { seq: row.seq, mark: row.mark() };
-            if row.matches(&self.filter) {
+            if matches {
                 let event = views::event(&row, self.cursor_at());
                 let id = self.key.event_name(&row);
                 self.ready.push_back(Waiting { event, id, cursor_before });

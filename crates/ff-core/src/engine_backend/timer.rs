@@ -3,7 +3,7 @@
 //! Timers are read first, page by page, and then what waits. What moves meanwhile seems to have
 //! none, so it is missing one only if it is found twice without a change between.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -31,6 +31,8 @@ use crate::types::{ExecutionKey, TimestampMs};
 const ROUND: usize = 500_000;
 /// So many that have none are found at once. With more of them, a check that mends looks again.
 const FOUND: usize = 10_000;
+/// So often at most: what is still missing then, the next check tells.
+const LOOKS: usize = 100;
 /// So many are armed in one transaction.
 const CHUNK: usize = 200;
 /// So many policies that cannot be read are told.
@@ -42,33 +44,49 @@ pub trait TimerOperations: EngineBackend {
     /// overdue by then happens with the next sweep.
     async fn check_timers(&self, mend: bool) -> Result<TimerCheck, EngineError> {
         check_unscoped(self.scope(), "check_timers")?;
-        let engine = self.engine();
-        let mut check = TimerCheck::default();
-        loop {
-            let first = Look::at(engine).await?;
-            (check.waits, check.policies) = (first.waits, first.policies);
-            if first.missing.is_empty() {
-                return Ok(check);
-            }
-            let second = Look::at(engine).await?.missing;
-            let still = first.missing.into_iter().filter(|(place, wait)| {
-                second.get(place).is_some_and(|again| again.version == wait.version)
-            });
-            let missing: Vec<Wait> = still.map(|(_, wait)| wait).collect();
-            let all = missing.len() < FOUND;
-            for chunk in missing.chunks(CHUNK).filter(|_| mend) {
-                engine.run(None, rearm(chunk)).await?;
-            }
-            check.missing.extend(missing.iter().map(Wait::told));
-            if all || !mend {
-                log(&check.missing, mend);
-                return Ok(check);
-            }
-        }
+        self::check(self.engine(), mend, Bounds { round: ROUND, found: FOUND }).await
     }
 }
 
 impl<B: EngineBackend + ?Sized> TimerOperations for B {}
+
+/// How much is held in memory at once.
+#[derive(Clone, Copy)]
+struct Bounds {
+    round: usize,
+    found: usize,
+}
+
+async fn check(engine: &Engine, mend: bool, bounds: Bounds) -> Result<TimerCheck, EngineError> {
+    let mut check = TimerCheck::default();
+    let mut armed = BTreeSet::new();
+    for _ in 0..LOOKS {
+        let first = Look::at(engine, bounds).await?;
+        (check.waits, check.policies) = (first.waits, first.policies);
+        let all = first.missing.len() < bounds.found;
+        if first.missing.is_empty() {
+            break;
+        }
+        let second = Look::at(engine, bounds).await?.missing;
+        let mut missing: Vec<Wait> = Vec::new();
+        for (place, wait) in first.missing {
+            let still = second.get(&place).is_some_and(|again| again.version == wait.version);
+            // What was armed and has no timer again is for the next check.
+            if still && armed.insert(place) {
+                missing.push(wait);
+            }
+        }
+        for chunk in missing.chunks(CHUNK).filter(|_| mend) {
+            engine.run(None, rearm(chunk)).await?;
+        }
+        check.missing.extend(missing.iter().map(Wait::told));
+        if all || !mend || missing.is_empty() {
+            break;
+        }
+    }
+    log(&check.missing, mend);
+    Ok(check)
+}
 
 fn log(missing: &[MissingTimer], mended: bool) {
     for MissingTimer { kind, subject, due_at } in missing {
@@ -144,6 +162,7 @@ impl Armory {
 /// One round over what waits.
 struct Look<'e> {
     engine: &'e Engine,
+    bounds: Bounds,
     armory: Armory,
     /// Only what falls into this part of so many is looked at.
     part: (u128, u128),
@@ -153,12 +172,12 @@ struct Look<'e> {
 }
 
 impl<'e> Look<'e> {
-    async fn at(engine: &'e Engine) -> Result<Self, EngineError> {
+    async fn at(engine: &'e Engine, bounds: Bounds) -> Result<Self, EngineError> {
         let (missing, policies) = (BTreeMap::new(), Vec::new());
         let armory = Armory::default();
-        let mut look = Self { engine, armory, part: (0, 1), waits: 0, missing, policies };
-        let timers = look.read_timers().await?;
-        let parts = (timers / ROUND + 1) as u128;
+        let mut look = Self { engine, bounds, armory, part: (0, 1), waits: 0, missing, policies };
+        let members = look.read_timers().await?;
+        let parts = (members / bounds.round + 1) as u128;
         for part in 0..parts {
             if parts > 1 {
                 look.part = (part, parts);
@@ -174,7 +193,8 @@ impl<'e> Look<'e> {
         id.as_u128() % self.part.1 == self.part.0
     }
 
-    /// Reads the timers of this part, and says how many there are in all.
+    /// Reads the timers of this part, and says how many members there are in all: one timer may
+    /// watch many executions.
     async fn read_timers(&mut self) -> Result<usize, EngineError> {
         self.armory = Armory::default();
         let (mut after, mut count) = (None, 0);
@@ -183,8 +203,8 @@ impl<'e> Look<'e> {
             let timers = self.engine.query(query).await?.timers;
             for timer in &timers {
                 self.add(timer);
+                count += timer.members.len().max(1);
             }
-            count += timers.len();
             after = timers.last().map(|timer| timer.key);
             if timers.len() < limits::PAGE {
                 return Ok(count);
@@ -194,7 +214,7 @@ impl<'e> Look<'e> {
 
     fn add(&mut self, timer: &TimerRow) {
         // With more of them than are held at once, all are read again in parts.
-        let is_full = self.part.1 == 1 && self.armory.0.len() > ROUND;
+        let is_full = self.part.1 == 1 && self.armory.0.len() > self.bounds.round;
         let by_subject = timer.members.is_empty() || timer.key.kind == TimerKind::Waitpoint;
         let (kind, due_at) = (timer.key.kind, timer.key.due_at);
         if by_subject && !is_full && self.is_of_part(timer.key.subject) {
@@ -210,7 +230,7 @@ impl<'e> Look<'e> {
     /// Notes something that waits, and whether it has a timer.
     fn note(&mut self, wait: Wait, armed: bool) {
         self.waits += 1;
-        if !armed && self.missing.len() < FOUND {
+        if !armed && self.missing.len() < self.bounds.found {
             let key = wait.timer.key;
             self.missing.insert((key.kind, key.subject), wait);
         }
@@ -390,5 +410,66 @@ impl Wait {
     fn of(row: &ExecutionRow, timer: TimerRow) -> Self {
         let subject = row.key.execution_id().to_string();
         Self { timer, execution: Some(row.key), version: row.version, subject }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::contracts::{ClaimArgs, Submission};
+    use crate::engine::EngineConfig;
+    use crate::engine::clock::ManualClock;
+    use crate::store::memory::MemoryBackend;
+    use crate::types::{LaneId, WorkerId, WorkerInstanceId};
+
+    const LEASES: usize = 40;
+
+    /// A store with leases of which several are watched by one timer.
+    async fn leased() -> Arc<MemoryBackend> {
+        let config = EngineConfig { manual_sweeps: true, ..EngineConfig::default() };
+        let backend = MemoryBackend::new(Arc::new(ManualClock::new(1_000)), config);
+        let items = (0..LEASES).map(|_| Submission::new("lane", "kind")).collect();
+        backend.submit(items).await.expect("submitted");
+        let args = ClaimArgs {
+            lanes: vec![LaneId::new("lane")],
+            capabilities: Default::default(),
+            worker_id: WorkerId::new("w"),
+            worker_instance_id: WorkerInstanceId::new("w-1"),
+            lease_ttl_ms: 60_000,
+            max: LEASES / 2,
+            wait: Duration::ZERO,
+        };
+        for _ in 0..2 {
+            let claimed = backend.claim_many(args.clone()).await.expect("claimed");
+            assert_eq!(claimed.len(), LEASES / 2);
+        }
+        backend
+    }
+
+    #[tokio::test]
+    async fn more_members_than_are_held_at_once_are_looked_at_in_rounds() {
+        let backend = leased().await;
+        let timers = backend.store().read(|tables| tables.timers.len());
+        assert!(timers < LEASES, "a timer has several members");
+        for round in [1, 3, LEASES - 1, LEASES, LEASES + 1] {
+            let bounds = Bounds { round, found: FOUND };
+            let check = check(backend.engine(), false, bounds).await.expect("checked");
+            assert_eq!(check.missing, [], "in rounds of {round}");
+            assert_eq!(check.waits, LEASES as u64);
+        }
+    }
+
+    #[tokio::test]
+    async fn more_missing_timers_than_are_found_at_once_are_armed() {
+        let backend = leased().await;
+        backend.store().edit(|tables| tables.timers.clear());
+        let bounds = Bounds { round: 3, found: 7 };
+        let mended = check(backend.engine(), true, bounds).await.expect("mended");
+        assert_eq!(mended.missing.len(), LEASES);
+        let after = check(backend.engine(), false, bounds).await.expect("checked");
+        assert_eq!(after.missing, []);
     }
 }
