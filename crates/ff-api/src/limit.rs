@@ -28,6 +28,9 @@ pub struct BudgetsAnswer {
     pub budgets: Vec<BudgetSnapshot>,
     /// Pass it as `after` for what follows; present when there is more.
     pub next_after: Option<BudgetId>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -116,4 +119,7 @@ pub struct QuotasAnswer {
     pub quotas: Vec<PutQuotaArgs>,
     /// Pass it as `after` for what follows; present when there is more.
     pub next_after: Option<QuotaId>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }

@@ -46,6 +46,9 @@ pub struct StepsAnswer {
     pub steps: Vec<Step>,
     /// Pass it as `after` for what follows; present when there may be more.
     pub next_after: Option<u32>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 /// The holder says something to whoever follows the attempt.
@@ -78,4 +81,7 @@ pub struct WorkersAnswer {
     pub workers: Vec<WorkerSnapshot>,
     /// Pass it as `after` for what follows; present when there is more.
     pub next_after: Option<String>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }

@@ -83,6 +83,9 @@ pub struct SignalsAnswer {
     pub signals: Vec<Signal>,
     /// Pass it as `after` for what follows; present when there may be more.
     pub next_after: Option<u32>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 /// A signal that was accepted.
@@ -183,6 +186,9 @@ impl fmt::Debug for WaitpointTokenAnswer {
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WaitpointKeysAnswer {
     pub keys: Vec<WaitpointKeySnapshot>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 /// Makes another configured secret the one that tokens are made with.

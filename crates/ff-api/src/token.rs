@@ -107,6 +107,9 @@ pub struct TokenList {
     pub tokens: Vec<TokenSnapshot>,
     /// Pass it as `after` for what follows; present when there is more.
     pub next_after: Option<Uuid>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 #[cfg(test)]

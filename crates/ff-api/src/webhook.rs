@@ -61,10 +61,16 @@ pub struct WebhooksAnswer {
     pub webhooks: Vec<WebhookSnapshot>,
     /// Pass it as `after` for what follows; present when there is more.
     pub next_after: Option<Uuid>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct WebhookDeliveriesAnswer {
     /// The last 50 attempts, the newest first.
     pub deliveries: Vec<WebhookDelivery>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<ff_core::contracts::UnreadableRecord>,
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod damaged;
+pub mod damaged_records;
 pub mod exercise;
 pub mod model;
 pub mod simulation;

@@ -39,7 +39,9 @@ pub async fn root_token(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
-    if !backend.list_tokens(None, 1).await?.is_empty() {
+    let tokens = backend.list_tokens(None, 1).await?;
+    // One that cannot be read is a token too: a server with tokens mints none by itself.
+    if !tokens.items.is_empty() || !tokens.unreadable.is_empty() {
         return Ok(None);
     }
     let token = mint_token().map_err(RootTokenError::Random)?;

@@ -53,7 +53,7 @@ async fn what_the_other_engine_did_counts_for_steps() {
         if round % 2 == 0 {
             let claim = claim_from("steps", 1, Duration::from_secs(10));
             let again = other.claim_many(claim).await.expect("claim").remove(0);
-            assert_eq!(again.steps, steps);
+            assert_eq!(again.steps, steps.items);
             other.complete(&again.handle, None).await.expect("complete");
         }
     }

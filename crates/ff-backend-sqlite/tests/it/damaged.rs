@@ -2,6 +2,7 @@
 
 use ff_backend_sqlite::SqliteBackend;
 use ff_conformance::damaged::rows_are_shown;
+use ff_conformance::damaged_records::records_are_named;
 use ff_core::contracts::ListExecutionsArgs;
 use ff_core::engine_backend::EngineBackend;
 
@@ -23,4 +24,15 @@ async fn damaged_rows_are_shown_as_unreadable() {
     sql("UPDATE ff_exec_core SET created_at_ms = 'odd' WHERE lane_id = 'fourth'".to_owned()).await;
     let page = backend.list_executions(ListExecutionsArgs::default()).await.expect("list");
     assert!(page.executions.iter().any(|row| row.unreadable.is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn damaged_records_are_named_by_their_lists() {
+    let uri = "file:damaged-records?mode=memory&cache=shared";
+    let backend = SqliteBackend::new(uri).await.expect("open");
+    let pool = backend.pool_for_test();
+    let sql = async |sql: String| {
+        sqlx::query(&sql).execute(pool).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    };
+    records_are_named(&*backend, &sql).await;
 }

@@ -42,7 +42,7 @@ pub struct Dev {
     child: Child,
     url: String,
     token: String,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Dev {
@@ -65,7 +65,7 @@ impl Dev {
             .expect("it says where it is");
         // Somebody must go on reading, or it would stop when the pipe is full.
         std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url, token, _folder: folder }
+        Self { child, url, token, folder }
     }
 
     pub fn run(&self, args: &[&str]) -> Ran {
@@ -89,6 +89,11 @@ impl Dev {
             assert!(answer.status().is_success(), "{path}: {}", answer.status());
             answer.json().await.expect("JSON")
         })
+    }
+
+    /// Where its store is.
+    pub fn database(&self) -> std::path::PathBuf {
+        self.folder.path().join(".flowfabric/flowfabric.db")
     }
 
     /// Runs a script in which `flowfabric` is the built command, in an empty folder.

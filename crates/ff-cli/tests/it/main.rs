@@ -45,6 +45,22 @@ fn work_is_started_watched_and_ended_from_the_shell() {
 }
 
 #[test]
+fn a_run_that_cannot_be_read_is_listed_as_such() {
+    let dev = Dev::start();
+    let start = |lane| dev.run(&["run", "start", "k", "--lane", lane, "--delay", "1h"]);
+    assert_eq!((start("whole").code, start("damaged").code), (0, 0));
+    let file = ff_backend_sqlite::rusqlite::Connection::open(dev.database()).expect("its file");
+    file.busy_timeout(std::time::Duration::from_secs(30)).expect("a setting");
+    let damage = "UPDATE ff_exec_core SET lifecycle_phase = 'bogus' WHERE lane_id = 'damaged'";
+    assert_eq!(file.execute(damage, []).expect("written"), 1);
+    let listed = dev.run(&["run", "ls"]);
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    let line = |lane: &str| listed.stdout.lines().find(|line| line.contains(lane)).expect("a line");
+    assert!(line("damaged").contains("unreadable"), "{}", listed.stdout);
+    assert!(line("whole").contains("delayed"), "{}", listed.stdout);
+}
+
+#[test]
 fn exit_codes_say_what_happened() {
     let dev = Dev::start();
     let failed = dev.run(&["run", "start", "unknown-kind", "--lane", "demo", "--wait"]);

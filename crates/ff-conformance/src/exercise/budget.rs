@@ -414,7 +414,7 @@ pub async fn namespaces(f: &Fixture) {
     assert_eq!(code(&stranger.get_budget(&namespace(), &id()).await), "invalid_input");
     assert!(stranger.list_budgets(&nobody, None, 10).await.unwrap().is_empty());
     let listed = f.backend.list_budgets(&namespace(), None, 10).await.unwrap();
-    assert_eq!(listed, [standing(f).await]);
+    assert_eq!(listed.items, [standing(f).await]);
     assert!(f.backend.list_budgets(&namespace(), Some(&id()), 10).await.unwrap().is_empty());
     // The same name elsewhere is another budget.
     let own = PutBudgetArgs { namespace: nobody.clone(), ..budget(3, 1) };

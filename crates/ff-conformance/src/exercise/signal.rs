@@ -173,7 +173,7 @@ pub async fn listed(f: &Fixture) {
     let told: Vec<_> = signals.iter().map(|one| (one.number, &*one.signal.signal_name)).collect();
     assert_eq!(told, [(1, "one"), (2, "two")]);
     let rest = ListSignalsArgs { execution_id: second.clone(), after: 1, limit: 1 };
-    assert_eq!(f.backend.list_signals(rest).await.unwrap(), signals[1..]);
+    assert_eq!(f.backend.list_signals(rest).await.unwrap()[..], signals[1..]);
     let delivered = f.history(&second).await;
     let delivered = delivered.iter().filter(|one| one.event_type == EventType::SignalDelivered);
     let ids: Vec<_> = delivered.map(|one| one.details["signal_id"].clone()).collect();

@@ -16,7 +16,7 @@ fn lease_from(now: TimestampMs) -> TimestampMs {
 }
 
 async fn steps(f: &Fixture, id: &ExecutionId) -> Vec<Step> {
-    f.backend.list_steps(id, 0, 100).await.unwrap()
+    f.backend.list_steps(id, 0, 100).await.unwrap().items
 }
 
 fn names(steps: &[Step]) -> Vec<&str> {

@@ -92,8 +92,8 @@ pub async fn of_a_namespace(f: &Fixture) {
     let both = f.backend.create_token(token(1)).await.unwrap();
     assert_eq!(code(&scoped.create_token(token(2)).await), "invalid_input");
     let made = scoped.create_token(own(2)).await.unwrap();
-    assert_eq!(scoped.list_tokens(None, 2).await.unwrap(), std::slice::from_ref(&made));
-    assert_eq!(scoped.list_tokens(Some(made.token_id), 2).await.unwrap(), []);
+    assert_eq!(scoped.list_tokens(None, 2).await.unwrap().items, std::slice::from_ref(&made));
+    assert_eq!(scoped.list_tokens(Some(made.token_id), 2).await.unwrap().items, []);
     assert_eq!(code(&scoped.revoke_token(both.token_id, "me").await), "not_found");
     scoped.revoke_token(made.token_id, "me").await.unwrap();
     assert_eq!(code(&scoped.find_token(&[1; 32]).await), "unavailable");

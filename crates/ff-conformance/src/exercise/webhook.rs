@@ -169,7 +169,7 @@ pub async fn kept_apart_and_rotated(f: &Fixture) {
     assert_eq!(f.backend.list_webhooks(None, None, 10).await.unwrap().len(), 3);
     let default = Namespace::new("default");
     let page = f.backend.list_webhooks(Some(&default), None, 10).await.unwrap();
-    assert_eq!(page, std::slice::from_ref(&made));
+    assert_eq!(page.items, std::slice::from_ref(&made));
 
     let grace = Duration::from_secs(60);
     let rotate = |secret: u8| RotateWebhookSecretArgs {

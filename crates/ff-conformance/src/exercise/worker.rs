@@ -59,7 +59,7 @@ pub async fn registered(f: &Fixture) {
     let expires_at = f.now().after_ms(TTL_MS);
     let beat = backend.heartbeat_worker(&named("b")).await.unwrap();
     assert_eq!(beat, HeartbeatOutcome::Refreshed { expires_at });
-    let found = backend.list_workers(ListWorkersArgs::default()).await.unwrap().remove(1);
+    let found = backend.list_workers(ListWorkersArgs::default()).await.unwrap().items.remove(1);
     assert_eq!((found.registered_at, found.last_heartbeat_at), (started, f.now()));
     assert_eq!((found.expires_at, found.liveness_ttl_ms), (expires_at, TTL_MS));
     let offered: BTreeSet<String> = ["cuda=12.4".to_owned(), "gpu".to_owned()].into();

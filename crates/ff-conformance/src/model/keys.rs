@@ -62,7 +62,7 @@ impl Keys {
             let args = RotateWaitpointSecretArgs { new_kid: kid(at), grace_ms };
             let rotated = side.rotate_waitpoint_secret(args).await;
             let seeded = side.seed_waitpoint_secret(&kid(at)).await;
-            let listed = side.list_waitpoint_keys().await.map(|listed| self.own(listed));
+            let listed = side.list_waitpoint_keys().await.map(|listed| self.own(listed.items));
             answers.push(text(&**side, &(rotated, seeded, listed)));
         }
         match answers[0] == answers[1] {

@@ -67,7 +67,7 @@ impl WebhookStep {
                     None => None,
                 };
                 let listed = on.list_webhooks(Some(&self.namespace), after, limit).await;
-                text(on, &listed.map(all_nameless))
+                text(on, &listed.map(|listed| all_nameless(listed.items)))
             }
             WebhookCall::Describe(at) => {
                 let id = self.id(on, at).await;
@@ -119,7 +119,8 @@ impl WebhookStep {
 
     /// Those of the sequence, the oldest first.
     async fn own(&self, on: &dyn EngineBackend) -> Result<Vec<WebhookSnapshot>, EngineError> {
-        on.list_webhooks(Some(&self.namespace), None, limits::PAGE).await
+        let listed = on.list_webhooks(Some(&self.namespace), None, limits::PAGE).await?;
+        Ok(listed.items)
     }
 
     async fn id(&self, on: &dyn EngineBackend, at: usize) -> Uuid {

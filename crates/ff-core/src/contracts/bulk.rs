@@ -113,6 +113,9 @@ pub struct BulkFailurePage {
     /// How many have refused altogether; all but the first thousand of them are not kept.
     #[serde(default)]
     pub failed: u64,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<super::UnreadableRecord>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

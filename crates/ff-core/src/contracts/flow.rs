@@ -312,6 +312,9 @@ pub struct FlowGraph {
     pub edges: Vec<FlowGraphEdge>,
     /// Present when there is more; all pages together are the whole graph.
     pub next_cursor: Option<String>,
+    /// Edges, and what nodes wait for, that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<super::UnreadableRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

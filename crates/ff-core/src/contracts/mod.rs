@@ -49,8 +49,8 @@ pub use operator::{
 };
 pub use read::{
     AttemptSnapshot, Durability, ExecutionPage, ExecutionSnapshot, ExecutionSummary, Explanation,
-    LaneCounts, LaneSnapshot, LeaseSnapshot, ListExecutionsArgs, ListOrder, ProgressSnapshot,
-    UnreadableRecord,
+    LaneCounts, LaneSnapshot, LeaseSnapshot, ListExecutionsArgs, ListOrder, Listed,
+    ProgressSnapshot, UnreadableRecord,
 };
 pub use schedule::{
     Backfill, BackfillScheduleArgs, ListSchedulesArgs, MissedPolicy, OverlapPolicy,

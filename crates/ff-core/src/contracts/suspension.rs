@@ -390,6 +390,9 @@ pub struct ListWaitpointsArgs {
 pub struct WaitpointPage {
     pub waitpoints: Vec<WaitpointSnapshot>,
     pub next_cursor: Option<String>,
+    /// Those that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<super::UnreadableRecord>,
 }
 
 /// The suspension that an execution is in, or was in last.

@@ -12,7 +12,7 @@ use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::bulk::{CancelBulk, StartBulk, list_query};
 use crate::operations::schedule::identity;
-use crate::rows::{BulkFailureRow, BulkKey, BulkRow, Record, values};
+use crate::rows::{AnyRow, BulkFailureRow, BulkKey, BulkRow, Record, Value, values};
 use crate::store::{ListQuery, Query, Scan};
 use crate::types::Namespace;
 use crate::views;
@@ -72,10 +72,10 @@ pub trait BulkOperations: EngineBackend {
             let behind = after.map(|(rank, id)| values![rank, id]).unwrap_or_default();
             let scan = Scan::of::<BulkRow>(vec![]).by(&BulkRow::NEWEST);
             let scan = scan.after(behind).limit(limit + 1);
-            let read = scan::find::<BulkRow>(self.engine(), scan).await?;
-            // Whose they are cannot be told.
-            unreadable.extend(read.unreadable.into_iter().filter(|_| self.scope().is_none()));
-            let found = read.records;
+            let scope = self.scope();
+            let read = scan::find_visible(self.engine(), scan, |row| is_of(scope, row)).await?;
+            unreadable.extend(read.unreadable);
+            let found: Vec<BulkRow> = read.records;
             let cut = found.len() > limit;
             after = found.last().map(|row| (row.rank, row.key.id));
             page.extend(found.into_iter().filter(|row| in_scope(self.scope(), row)));
@@ -102,13 +102,11 @@ pub trait BulkOperations: EngineBackend {
         };
         let after = cursor.as_deref().map(views::parse_failure_cursor).transpose()?;
         let after = after.map(|number| values![number]).unwrap_or_default();
-        let scans = vec![Scan::of::<BulkFailureRow>(values![id]).after(after).limit(limit + 1)];
-        let rows = self.engine().query(Query::Records { keys: vec![], scans }).await?;
-        let found = rows.records::<BulkFailureRow>();
-        let mut found = found.map_err(|e| self.engine().store_error(e))?;
-        let more = found.len() > limit;
-        found.truncate(limit);
-        Ok(views::bulk_failures(&found, more, bulk.failed))
+        let scan = Scan::of::<BulkFailureRow>(values![id]).after(after).limit(limit + 1);
+        let mut found = scan::find::<BulkFailureRow>(self.engine(), scan).await?;
+        let more = found.records.len() > limit;
+        found.records.truncate(limit);
+        Ok(views::bulk_failures(&found.records, more, bulk.failed, found.unreadable))
     }
 }
 
@@ -116,6 +114,12 @@ impl<B: EngineBackend + ?Sized> BulkOperations for B {}
 
 fn in_scope(scope: Option<&Namespace>, row: &BulkRow) -> bool {
     scope.is_none_or(|own| row.namespace.as_deref() == Some(own.as_str()))
+}
+
+/// Whether a row that may be damaged elsewhere belongs to the scope.
+fn is_of(scope: Option<&Namespace>, row: &AnyRow) -> bool {
+    let namespace = row.values.get(BulkRow::SPEC.place("namespace"));
+    scope.is_none_or(|own| matches!(namespace, Some(Value::Text(text)) if **text == *own.as_str()))
 }
 
 /// The identity of what a request starts: always the same in the same namespace, or in all.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use crate::contracts::{FlowGraph, ListOrder};
+use super::scan::Found;
+use crate::contracts::{FlowGraph, ListOrder, UnreadableRecord};
 use crate::engine::Engine;
 use crate::engine_error::EngineError;
 use crate::limits;
 use crate::operations::flow::cascade::edges_into;
-use crate::rows::{EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey, Record};
+use crate::rows::{EdgeGroupKey, EdgeGroupRow, EdgeRow, ExecutionRow, FlowKey, Record, Value};
 use crate::store::{Damage, ListQuery, Query};
 use crate::views::{self, GraphCursor};
 
@@ -19,7 +20,15 @@ const NODES_AT_ONCE: usize = 100;
 const FIRST_EDGES: usize = 100;
 
 type Groups = HashMap<Uuid, EdgeGroupRow>;
-type Edges = HashMap<Uuid, Vec<EdgeRow>>;
+type Edges = HashMap<Uuid, FirstEdges>;
+
+/// The first edges into a node.
+#[derive(Default)]
+struct FirstEdges {
+    readable: Vec<EdgeRow>,
+    /// How many rows were read, with those that are damaged.
+    read: usize,
+}
 
 /// A page that is being filled.
 struct Page<'a> {
@@ -30,6 +39,8 @@ struct Page<'a> {
     most_edges: usize,
     /// What cannot be read of the nodes.
     damage: Damage,
+    /// What cannot be read of the edges and the groups.
+    unreadable: Vec<UnreadableRecord>,
 }
 
 /// So many nodes at most, in the order of their creation, with the edges into them. A page that
@@ -42,10 +53,11 @@ pub(super) async fn page(
 ) -> Result<FlowGraph, EngineError> {
     let most_edges = limit * limits::GRAPH_EDGES_PER_NODE;
     let (groups, edges, damage) = (Vec::new(), Vec::new(), Damage::default());
-    let mut page = Page { engine, flow, groups, edges, most_edges, damage };
+    let unreadable = Vec::new();
+    let mut page = Page { engine, flow, groups, edges, most_edges, damage, unreadable };
     let from = cursor.map(GraphCursor::parse).transpose()?;
     if let Some(GraphCursor { place, edge: Some(edge) }) = from
-        && let Some(edge) = page.take(place.1, Vec::new(), Some(edge)).await?
+        && let Some(edge) = page.take(place.1, FirstEdges::default(), Some(edge)).await?
     {
         return Ok(page.end(&[], Some(GraphCursor { place, edge: Some(edge) })));
     }
@@ -96,7 +108,7 @@ impl Page<'_> {
     }
 
     /// The groups of nodes, and the first edges into them.
-    async fn read(&self, nodes: &[ExecutionRow]) -> Result<(Groups, Edges), EngineError> {
+    async fn read(&mut self, nodes: &[ExecutionRow]) -> Result<(Groups, Edges), EngineError> {
         let group = |row: &ExecutionRow| {
             EdgeGroupRow::erase_key(&EdgeGroupKey { flow: self.flow, downstream: row.key.id })
         };
@@ -106,12 +118,21 @@ impl Page<'_> {
             scans: nodes.iter().map(scan).collect(),
         };
         let rows = self.engine.query(query).await?;
-        let groups = rows.records::<EdgeGroupRow>().map_err(|e| self.engine.store_error(e))?;
         let mut edges = Edges::new();
-        for edge in rows.records::<EdgeRow>().map_err(|e| self.engine.store_error(e))? {
-            edges.entry(edge.downstream).or_default().push(edge);
+        let downstream = EdgeRow::SPEC.place("downstream_eid");
+        for row in rows.records.iter().filter(|row| row.spec == EdgeRow::SPEC) {
+            if let Some(Value::Uuid(member)) = row.values.get(downstream) {
+                edges.entry(*member).or_default().read += 1;
+            }
         }
-        let groups = groups.into_iter().map(|group| (group.key.downstream, group));
+        let found = Found::<EdgeRow>::of(self.engine, &rows)?;
+        for edge in found.records {
+            edges.entry(edge.downstream).or_default().readable.push(edge);
+        }
+        self.name_unreadable(found.unreadable);
+        let found = Found::<EdgeGroupRow>::of(self.engine, &rows)?;
+        let groups = found.records.into_iter().map(|group| (group.key.downstream, group));
+        self.name_unreadable(found.unreadable);
         Ok((groups.collect(), edges))
     }
 
@@ -120,10 +141,11 @@ impl Page<'_> {
     async fn take(
         &mut self,
         member: Uuid,
-        mut found: Vec<EdgeRow>,
+        first: FirstEdges,
         after: Option<Uuid>,
     ) -> Result<Option<Uuid>, EngineError> {
-        let (mut last, mut whole) = (after, after.is_none() && found.len() < FIRST_EDGES);
+        let (mut last, mut whole) = (after, after.is_none() && first.read < FIRST_EDGES);
+        let mut found = first.readable;
         loop {
             let room = self.most_edges - self.edges.len();
             let fits = found.len() <= room;
@@ -137,14 +159,26 @@ impl Page<'_> {
                 return Ok(last);
             }
             let scan = edges_into(self.flow, member, last).limit(limits::PAGE);
-            let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-            let rows = self.engine.query(query).await?;
-            found = rows.records().map_err(|error| self.engine.store_error(error))?;
+            let next = super::scan::find::<EdgeRow>(self.engine, scan).await?;
+            self.name_unreadable(next.unreadable);
+            found = next.records;
             whole = found.len() < limits::PAGE;
         }
     }
 
-    fn end(&self, nodes: &[ExecutionRow], next: Option<GraphCursor>) -> FlowGraph {
-        views::flow_graph(self.flow, nodes, &self.groups, &self.edges, next, &self.damage)
+    /// Notes records that cannot be read, each once: the rest of a node's edges is read from the
+    /// last readable one on.
+    fn name_unreadable(&mut self, records: Vec<UnreadableRecord>) {
+        for record in records {
+            if !self.unreadable.contains(&record) {
+                self.unreadable.push(record);
+            }
+        }
+    }
+
+    fn end(self, nodes: &[ExecutionRow], next: Option<GraphCursor>) -> FlowGraph {
+        let Self { flow, groups, edges, damage, unreadable, .. } = self;
+        let graph = views::flow_graph(flow, nodes, &groups, &edges, next, &damage);
+        FlowGraph { unreadable, ..graph }
     }
 }

@@ -2,10 +2,11 @@
 
 use async_trait::async_trait;
 
+use super::scan::Found;
 use super::{EngineBackend, check_unscoped, flow_key};
 use crate::backend::Handle;
 use crate::contracts::{
-    Amounts, ApproveBudgetArgs, BudgetScope, BudgetSnapshot, Explanation, PutBudgetArgs,
+    Amounts, ApproveBudgetArgs, BudgetScope, BudgetSnapshot, Explanation, Listed, PutBudgetArgs,
     PutQuotaArgs, QuotaSnapshot, ReportUsageArgs, UsageOutcome,
 };
 use crate::engine::{
@@ -63,20 +64,29 @@ pub trait LimitOperations: EngineBackend {
         namespace: &Namespace,
         after: Option<&BudgetId>,
         limit: usize,
-    ) -> Result<Vec<BudgetSnapshot>, EngineError> {
+    ) -> Result<Listed<BudgetSnapshot>, EngineError> {
         let after = after.map(BudgetId::as_str);
-        let found = self.limits_of(LimitKind::Budget, namespace, after, limit).await?;
-        let keys =
-            found.iter().map(|limit| LimitStateRow::erase_key(&LimitStateKey { id: limit.key.id }));
+        let place = (self.engine(), self.scope());
+        let found = limits_of(place, LimitKind::Budget, namespace, after, limit).await?;
+        let keys = found
+            .records
+            .iter()
+            .map(|limit| LimitStateRow::erase_key(&LimitStateKey { id: limit.key.id }));
         let query = Query::Records { keys: keys.collect(), scans: Vec::new() };
         let rows = self.engine().query(query).await?;
-        // A budget whose state cannot be read is shown as one that has none.
-        let states: Vec<LimitStateRow> = rows.readable_records();
-        let views = found.iter().filter_map(|limit| {
-            let state = states.iter().find(|state| state.limit == limit.key.id);
+        let states = Found::<LimitStateRow>::of(self.engine(), &rows)?;
+        // A budget whose state cannot be read is named as such, not shown as one without usage.
+        let damaged = |limit: &LimitRow| {
+            let key = limit.key.id.to_string();
+            states.unreadable.iter().any(|record| record.key == key)
+        };
+        let views = found.records.iter().filter(|limit| !damaged(limit)).filter_map(|limit| {
+            let state = states.records.iter().find(|state| state.key.id == limit.key.id);
             views::budget(limit, state, rows.now)
         });
-        Ok(views.collect())
+        let items = views.collect();
+        let unreadable = found.unreadable.into_iter().chain(states.unreadable.clone()).collect();
+        Ok(Listed { items, unreadable })
     }
 
     /// Forgets a budget: nothing is measured by it any more, and whoever waits for it is let go.
@@ -165,10 +175,12 @@ pub trait LimitOperations: EngineBackend {
         namespace: &Namespace,
         after: Option<&QuotaId>,
         limit: usize,
-    ) -> Result<Vec<PutQuotaArgs>, EngineError> {
+    ) -> Result<Listed<PutQuotaArgs>, EngineError> {
         let after = after.map(QuotaId::as_str);
-        let found = self.limits_of(LimitKind::Quota, namespace, after, limit).await?;
-        Ok(found.iter().filter_map(|limit| limit.quota().cloned()).collect())
+        let place = (self.engine(), self.scope());
+        let found = limits_of(place, LimitKind::Quota, namespace, after, limit).await?;
+        let items = found.records.iter().filter_map(|limit| limit.quota().cloned()).collect();
+        Ok(Listed { items, unreadable: found.unreadable })
     }
 
     /// Forgets a quota: nothing is measured by it any more, and whoever waits for it is let go.
@@ -184,26 +196,26 @@ pub trait LimitOperations: EngineBackend {
         let namespace = limit_namespace(self.scope(), namespace)?;
         Ok(LimitKey { id: limit_id(LimitKind::Budget, namespace.as_str(), id.as_str()) })
     }
+}
 
-    #[doc(hidden)]
-    async fn limits_of(
-        &self,
-        kind: LimitKind,
-        namespace: &Namespace,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<LimitRow>, EngineError> {
-        check_count("limits", limit, limits::PAGE)?;
-        let namespace = limit_namespace(self.scope(), namespace)?;
-        let namespace: std::sync::Arc<str> = namespace.as_str().into();
-        let scan = Scan::of::<LimitRow>(values![Word(kind), namespace]);
-        let scan = scan.by(&LimitRow::BY_NAME).limit(limit);
-        let scan = match after {
-            Some(after) => scan.after(values![std::sync::Arc::<str>::from(after)]),
-            None => scan,
-        };
-        Ok(super::scan::find(self.engine(), scan).await?.records)
-    }
+/// Limits of a kind and a namespace by name, after one of them.
+async fn limits_of(
+    (engine, scope): (&Engine, Option<&Namespace>),
+    kind: LimitKind,
+    namespace: &Namespace,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Found<LimitRow>, EngineError> {
+    check_count("limits", limit, limits::PAGE)?;
+    let namespace = limit_namespace(scope, namespace)?;
+    let namespace: std::sync::Arc<str> = namespace.as_str().into();
+    let scan = Scan::of::<LimitRow>(values![Word(kind), namespace]);
+    let scan = scan.by(&LimitRow::BY_NAME).limit(limit);
+    let scan = match after {
+        Some(after) => scan.after(values![std::sync::Arc::<str>::from(after)]),
+        None => scan,
+    };
+    super::scan::find(engine, scan).await
 }
 
 /// Why an execution waits for a limit.

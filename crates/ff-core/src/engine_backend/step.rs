@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{EngineBackend, visible};
 use crate::backend::Handle;
-use crate::contracts::{RecordStepOutcome, SleepOutcome, Step};
+use crate::contracts::{Listed, RecordStepOutcome, SleepOutcome, Step};
 use crate::engine::{check_count, check_duration, check_step_name, check_step_result};
 use crate::engine_error::EngineError;
 use crate::limits;
@@ -52,20 +52,19 @@ pub trait StepOperations: EngineBackend {
         id: &ExecutionId,
         after_sequence: u32,
         limit: usize,
-    ) -> Result<Vec<Step>, EngineError> {
+    ) -> Result<Listed<Step>, EngineError> {
         check_count("steps", limit, limits::STEPS)?;
         let rows = self.engine().query(Query::Execution(id.key())).await?;
         let row = visible(self.scope(), &rows);
         let row = row.ok_or(EngineError::NotFound { entity: "execution" })?;
         if !row.has_steps() {
-            return Ok(Vec::new());
+            return Ok(Listed::default());
         }
-        let query = Query::Records { keys: Vec::new(), scans: vec![steps_of(row.key)] };
-        let rows = self.engine().query(query).await?;
-        let mut steps = views::steps(rows.readable_records());
-        steps.retain(|step| step.sequence > after_sequence);
-        steps.truncate(limit);
-        Ok(steps)
+        let found = super::scan::find::<StepRow>(self.engine(), steps_of(row.key)).await?;
+        let mut items = views::steps(found.records);
+        items.retain(|step| step.sequence > after_sequence);
+        items.truncate(limit);
+        Ok(Listed { items, unreadable: found.unreadable })
     }
 }
 

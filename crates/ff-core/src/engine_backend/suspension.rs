@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
-use super::{EngineBackend, check_unscoped, visible};
+use super::{EngineBackend, check_unscoped, scan, visible};
 use crate::backend::{Handle, HandleKind};
 use crate::contracts::{
     CreateWaitpointArgs, DeliverSignalArgs, Explanation, ListSignalsArgs, ListWaitpointsArgs,
-    PendingWaitpoint, Question, ResumeArgs, ResumeSignal, RotateWaitpointSecretArgs,
+    Listed, PendingWaitpoint, Question, ResumeArgs, ResumeSignal, RotateWaitpointSecretArgs,
     RotateWaitpointSecretResult, SeedWaitpointSecretResult, SignalOutcome, SignalSnapshot,
     SuspendArgs, SuspendOutcome, SuspensionDetails, SuspensionSnapshot, WaitpointGrant,
     WaitpointKeySnapshot, WaitpointPage,
@@ -133,16 +133,16 @@ pub trait SuspensionOperations: EngineBackend {
     // Reading.
 
     /// Every key that tokens have been made with.
-    async fn list_waitpoint_keys(&self) -> Result<Vec<WaitpointKeySnapshot>, EngineError> {
+    async fn list_waitpoint_keys(&self) -> Result<Listed<WaitpointKeySnapshot>, EngineError> {
         check_unscoped(self.scope(), "list_waitpoint_keys")?;
         let engine = self.engine();
         let all = Scan::of::<WaitpointKeyRow>(values![]).limit(usize::MAX);
-        let rows: Vec<WaitpointKeyRow> = records(engine, Vec::new(), vec![all]).await?;
+        let found = scan::find::<WaitpointKeyRow>(engine, all).await?;
         let configured = |row: &WaitpointKeyRow| {
             let own = (&row.key.kid, &row.secret_check);
             engine.keyring().checks().any(|known| known == own)
         };
-        Ok(rows.iter().map(|row| views::waitpoint_key(row, configured(row))).collect())
+        Ok(found.list(|row| views::waitpoint_key(row, configured(row))))
     }
 
     /// The suspension that the execution is in, or was in last.
@@ -190,17 +190,17 @@ pub trait SuspensionOperations: EngineBackend {
         };
         // One more than asked for tells whether there is more.
         let scan = scan.limit(limit + 1);
-        let mut rows: Vec<WaitpointRow> = records(self.engine(), Vec::new(), vec![scan]).await?;
-        let more = rows.len() > limit;
-        rows.truncate(limit);
-        Ok(views::waitpoint_page(&rows, more))
+        let mut found = scan::find::<WaitpointRow>(self.engine(), scan).await?;
+        let more = found.records.len() > limit;
+        found.records.truncate(limit);
+        Ok(views::waitpoint_page(&found.records, more, found.unreadable))
     }
 
     /// The signals that an execution has accepted, in their order.
     async fn list_signals(
         &self,
         args: ListSignalsArgs,
-    ) -> Result<Vec<SignalSnapshot>, EngineError> {
+    ) -> Result<Listed<SignalSnapshot>, EngineError> {
         let limit = if args.limit == 0 { 100 } else { args.limit };
         check_count("signals", limit, limits::PAGE)?;
         let execution = existing(self, &args.execution_id).await?.key;
@@ -208,8 +208,8 @@ pub trait SuspensionOperations: EngineBackend {
             .by(&SignalRow::BY_NUMBER)
             .after(values![args.after])
             .limit(limit);
-        let rows: Vec<SignalRow> = records(self.engine(), Vec::new(), vec![scan]).await?;
-        Ok(rows.iter().map(views::signal).collect())
+        let found = scan::find::<SignalRow>(self.engine(), scan).await?;
+        Ok(found.list(views::signal))
     }
 
     /// What the bearer of a waitpoint's token is asked. It refuses every token that would not be

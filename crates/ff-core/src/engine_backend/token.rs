@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::{EngineBackend, check_unscoped};
-use crate::contracts::{CreateTokenArgs, StoredToken};
+use crate::contracts::{CreateTokenArgs, Listed, StoredToken};
 use crate::engine::{check_count, check_duration, check_text};
 use crate::engine_error::EngineError;
 use crate::limits;
@@ -57,18 +57,22 @@ pub trait TokenOperations: EngineBackend {
         &self,
         after: Option<Uuid>,
         limit: usize,
-    ) -> Result<Vec<StoredToken>, EngineError> {
+    ) -> Result<Listed<StoredToken>, EngineError> {
         check_count("tokens", limit, limits::PAGE)?;
-        let (mut after, mut found) = (after, Vec::new());
+        let (mut after, mut found) = (after, Listed::default());
         loop {
             let scan = Scan::of::<TokenRow>(Vec::new()).limit(limits::PAGE);
             let scan = match after {
                 Some(after) => scan.after(values![after]),
                 None => scan,
             };
-            let rows = super::scan::find::<TokenRow>(self.engine(), scan).await?.records;
+            let read = super::scan::find::<TokenRow>(self.engine(), scan).await?;
+            // Whose they are cannot be told.
+            let unreadable = read.unreadable.into_iter().filter(|_| self.scope().is_none());
+            found.unreadable.extend(unreadable);
+            let rows = read.records;
             let own = rows.iter().filter(|row| belongs_to(&row.namespaces.0, self.scope()));
-            found.extend(own.take(limit - found.len()).map(views::token));
+            found.items.extend(own.take(limit - found.items.len()).map(views::token));
             if found.len() == limit || rows.len() < limits::PAGE {
                 return Ok(found);
             }

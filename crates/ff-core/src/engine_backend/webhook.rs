@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::EngineBackend;
 use crate::contracts::{
-    ClaimWebhookOutcome, CreateWebhookArgs, EventFilter, ReportWebhookArgs,
+    ClaimWebhookOutcome, CreateWebhookArgs, EventFilter, Listed, ReportWebhookArgs,
     RotateWebhookSecretArgs, WebhookDelivery, WebhookSnapshot, WebhookState,
 };
 use crate::engine::{StartAt, check_count, check_duration, check_text, limit_namespace};
@@ -74,7 +74,7 @@ pub trait WebhookOperations: EngineBackend {
         namespace: Option<&Namespace>,
         after: Option<Uuid>,
         limit: usize,
-    ) -> Result<Vec<WebhookSnapshot>, EngineError> {
+    ) -> Result<Listed<WebhookSnapshot>, EngineError> {
         check_count("webhooks", limit, limits::PAGE)?;
         let namespace = match (self.scope(), namespace) {
             (None, None) => None,
@@ -94,8 +94,8 @@ pub trait WebhookOperations: EngineBackend {
             Some(after) => scan.after(values![after]),
             None => scan,
         };
-        let rows = super::scan::find::<WebhookRow>(self.engine(), scan).await?.records;
-        Ok(rows.iter().map(views::webhook).collect())
+        let found = super::scan::find::<WebhookRow>(self.engine(), scan).await?;
+        Ok(found.list(views::webhook))
     }
 
     /// Forgets a webhook; a delivery that is under way ends.
@@ -138,15 +138,15 @@ pub trait WebhookOperations: EngineBackend {
     }
 
     /// The last attempts of a webhook, the newest first.
-    async fn list_webhook_deliveries(&self, id: Uuid) -> Result<Vec<WebhookDelivery>, EngineError> {
+    async fn list_webhook_deliveries(
+        &self,
+        id: Uuid,
+    ) -> Result<Listed<WebhookDelivery>, EngineError> {
         self.describe_webhook(id).await?;
         let scan = Scan::of::<WebhookDeliveryRow>(values![id]).limit(RECENT as usize);
-        let query = Query::Records { keys: Vec::new(), scans: vec![scan] };
-        let rows = self.engine().query(query).await?;
-        let rows = rows.records::<WebhookDeliveryRow>();
-        let mut rows = rows.map_err(|error| self.engine().store_error(error))?;
-        rows.sort_by_key(|row| std::cmp::Reverse(row.number));
-        Ok(rows.iter().map(views::webhook_delivery).collect())
+        let mut found = super::scan::find::<WebhookDeliveryRow>(self.engine(), scan).await?;
+        found.records.sort_by_key(|row| std::cmp::Reverse(row.number));
+        Ok(found.list(views::webhook_delivery))
     }
 
     // Delivering.

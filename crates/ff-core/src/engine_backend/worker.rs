@@ -4,8 +4,8 @@ use async_trait::async_trait;
 
 use super::EngineBackend;
 use crate::contracts::{
-    HeartbeatOutcome, ListWorkersArgs, RegisterWorkerArgs, RegisterWorkerOutcome, RetireOutcome,
-    WorkerRef, WorkerSnapshot,
+    HeartbeatOutcome, ListWorkersArgs, Listed, RegisterWorkerArgs, RegisterWorkerOutcome,
+    RetireOutcome, WorkerRef, WorkerSnapshot,
 };
 use crate::engine::{check_count, prepare_register, worker_key, worker_namespace};
 use crate::engine_error::EngineError;
@@ -41,7 +41,7 @@ pub trait WorkerOperations: EngineBackend {
     async fn list_workers(
         &self,
         args: ListWorkersArgs,
-    ) -> Result<Vec<WorkerSnapshot>, EngineError> {
+    ) -> Result<Listed<WorkerSnapshot>, EngineError> {
         let limit = if args.limit == 0 { 100 } else { args.limit };
         check_count("workers", limit, limits::PAGE)?;
         let one = self.scope().is_some() || args.namespace.is_some();
@@ -51,7 +51,7 @@ pub trait WorkerOperations: EngineBackend {
             Some(worker) => worker_key(worker, self.scope()).map(Some)?,
             None => None,
         };
-        let mut found = Vec::new();
+        let mut found = Listed::default();
         loop {
             let behind = match &after {
                 Some(key) if one => values![key.instance],
@@ -60,6 +60,7 @@ pub trait WorkerOperations: EngineBackend {
             };
             let scan = Scan::of::<WorkerRow>(prefix.clone()).after(behind).limit(limits::PAGE);
             let page = super::scan::find::<WorkerRow>(self.engine(), scan).await?;
+            found.unreadable.extend(page.unreadable);
             let (now, workers) = (page.now, page.records);
             let read = workers.len();
             after = workers.last().map(|row| row.key.clone());
@@ -68,9 +69,9 @@ pub trait WorkerOperations: EngineBackend {
                 None => true,
             };
             let alive = workers.into_iter().filter(|row| row.is_alive(now) && of_lane(row));
-            found.extend(alive.map(views::worker));
+            found.items.extend(alive.map(views::worker));
             if found.len() >= limit || read < limits::PAGE {
-                found.truncate(limit);
+                found.items.truncate(limit);
                 return Ok(found);
             }
         }

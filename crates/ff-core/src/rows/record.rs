@@ -147,12 +147,44 @@ impl Row for AnyRow {
 }
 
 impl AnyRow {
-    /// The record, if it is of this type.
+    /// The record, if it is of this type. The error for one that cannot be read names the record
+    /// and the column.
     pub fn decode<R: Record>(&self) -> Result<Option<R>, StoreError> {
+        self.decode_or_damage().map_err(|error| match error {
+            StoreError::Corrupt(damage) => {
+                StoreError::Corrupt(format!("{} {}: {damage}", self.spec.table, self.key_text()))
+            }
+            error => error,
+        })
+    }
+
+    /// The record, if it is of this type. The error for one that cannot be read names the column.
+    pub fn decode_or_damage<R: Record>(&self) -> Result<Option<R>, StoreError> {
         if self.spec != R::SPEC {
             return Ok(None);
         }
-        R::take(&mut self.values.iter()).map(Some)
+        let mut values = self.values.iter();
+        R::take(&mut values).map(Some).map_err(|error| match error {
+            StoreError::Corrupt(why) => {
+                // A field takes its column before it looks at the value.
+                let at = (self.values.len() - values.len()).saturating_sub(1);
+                let column = self.spec.columns.get(at).map_or("?", |column| column.name);
+                StoreError::Corrupt(format!("{column} cannot be read: {why}"))
+            }
+            error => error,
+        })
+    }
+
+    /// The values of its key, for messages.
+    pub fn key_text(&self) -> String {
+        let key = self.values.iter().take(self.spec.key).map(|value| match value {
+            Value::Null => "?".to_owned(),
+            Value::Int(number) => number.to_string(),
+            Value::Text(text) => text.to_string(),
+            Value::Uuid(id) => id.to_string(),
+            Value::Bytes(bytes) => format!("{} bytes", bytes.len()),
+        });
+        key.collect::<Vec<_>>().join("/")
     }
 }
 
@@ -201,7 +233,7 @@ fn next<'v>(values: &mut std::slice::Iter<'v, Value>) -> Result<&'v Value, Store
 }
 
 fn corrupt(why: impl std::fmt::Display) -> StoreError {
-    StoreError::Corrupt(format!("a record cannot be read: {why}"))
+    StoreError::Corrupt(why.to_string())
 }
 
 macro_rules! numbers {

@@ -162,11 +162,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Those records of one table that can be read.
-    pub fn readable_records<R: Record>(&self) -> Vec<R> {
-        self.records.iter().filter_map(|row| row.decode().ok().flatten()).collect()
-    }
-
     /// The records of one table, in the order in which they were found.
     pub fn records<R: Record>(&self) -> Result<Vec<R>, StoreError> {
         self.records.iter().filter_map(|row| row.decode().transpose()).collect()

@@ -41,7 +41,12 @@ pub fn parse_bulk_cursor(text: &str) -> Result<(i64, uuid::Uuid), EngineError> {
     parse().ok_or_else(unreadable)
 }
 
-pub fn bulk_failures(rows: &[BulkFailureRow], more: bool, failed: u64) -> BulkFailurePage {
+pub fn bulk_failures(
+    rows: &[BulkFailureRow],
+    more: bool,
+    failed: u64,
+    unreadable: Vec<UnreadableRecord>,
+) -> BulkFailurePage {
     let failure = |row: &BulkFailureRow| BulkFailure {
         execution_id: row.execution.execution_id(),
         code: row.code.to_string(),
@@ -51,6 +56,7 @@ pub fn bulk_failures(rows: &[BulkFailureRow], more: bool, failed: u64) -> BulkFa
         failures: rows.iter().map(failure).collect(),
         next_cursor: rows.last().filter(|_| more).map(|row| row.key.number.to_string()),
         failed,
+        unreadable,
     }
 }
 

@@ -142,6 +142,7 @@ pub fn flow_graph(
         nodes: nodes.iter().map(shown).collect(),
         edges: depends.map(edge).collect(),
         next_cursor: next.map(GraphCursor::text),
+        unreadable: Vec::new(),
     }
 }
 

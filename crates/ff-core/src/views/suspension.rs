@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::condition::ResumeCondition;
 use crate::contracts::{
     Explanation, ResumeSignal, SignalSnapshot, SuspensionSnapshot, TimeoutBehavior,
-    WaitpointKeySnapshot, WaitpointPage, WaitpointSnapshot,
+    UnreadableRecord, WaitpointKeySnapshot, WaitpointPage, WaitpointSnapshot,
 };
 use crate::engine_error::{EngineError, ValidationKind};
 use crate::rows::spelling::Spelling;
@@ -131,13 +131,17 @@ pub fn waitpoint_key(row: &WaitpointKeyRow, configured: bool) -> WaitpointKeySna
 }
 
 /// A page of waitpoints; `more` says that there are others after it.
-pub fn waitpoint_page(rows: &[WaitpointRow], more: bool) -> WaitpointPage {
+pub fn waitpoint_page(
+    rows: &[WaitpointRow],
+    more: bool,
+    unreadable: Vec<UnreadableRecord>,
+) -> WaitpointPage {
     let next_cursor = rows.last().filter(|_| more).map(|row| {
         let ExecutionKey { partition, id } = row.key.execution;
         let (at, waitpoint) = (row.created_at.0, row.key.waitpoint_id.simple());
         format!("{at}.{waitpoint}.{partition}.{}", id.simple())
     });
-    WaitpointPage { waitpoints: rows.iter().map(waitpoint).collect(), next_cursor }
+    WaitpointPage { waitpoints: rows.iter().map(waitpoint).collect(), next_cursor, unreadable }
 }
 
 /// Where a list of waitpoints goes on.

@@ -6,7 +6,8 @@ use ff_api::{
     ReleaseBudgetAnswer, ReleaseBudgetRequest, ReportUsageRequest, ResetBudgetAnswer, Scope,
 };
 use ff_core::contracts::{
-    ApproveBudgetArgs, BudgetSnapshot, PutBudgetArgs, QuotaSnapshot, ReportUsageArgs, UsageOutcome,
+    ApproveBudgetArgs, BudgetSnapshot, Listed, PutBudgetArgs, QuotaSnapshot, ReportUsageArgs,
+    UsageOutcome,
 };
 use ff_core::engine_backend::LimitOperations;
 use ff_core::types::{BudgetId, Namespace, QuotaId};
@@ -158,10 +159,11 @@ async fn list_budgets(call: Call<LimitQuery, Nothing>) -> Answered<Answer<Budget
     let limit = wire::limit(call.query.limit, 100)?;
     let after = call.query.after.clone().map(BudgetId::new);
     let backend = call.door.backend();
-    let budgets = backend.list_budgets(&namespace(&call), after.as_ref(), limit).await?;
+    let found = backend.list_budgets(&namespace(&call), after.as_ref(), limit).await?;
+    let Listed { items: budgets, unreadable } = found;
     let last = budgets.last().filter(|_| budgets.len() == limit);
     let next_after = last.map(|budget| budget.budget_id.clone());
-    Ok(Answer::json(BudgetsAnswer { budgets, next_after }))
+    Ok(Answer::json(BudgetsAnswer { budgets, next_after, unreadable }))
 }
 
 async fn get_budget(call: Call<Nothing, Nothing>) -> Answered<Answer<BudgetSnapshot>> {
@@ -221,10 +223,11 @@ async fn list_quotas(call: Call<LimitQuery, Nothing>) -> Answered<Answer<QuotasA
     let limit = wire::limit(call.query.limit, 100)?;
     let after = call.query.after.clone().map(QuotaId::new);
     let backend = call.door.backend();
-    let quotas = backend.list_quotas(&namespace(&call), after.as_ref(), limit).await?;
+    let found = backend.list_quotas(&namespace(&call), after.as_ref(), limit).await?;
+    let Listed { items: quotas, unreadable } = found;
     let last = quotas.last().filter(|_| quotas.len() == limit);
     let next_after = last.map(|quota| quota.quota_id.clone());
-    Ok(Answer::json(QuotasAnswer { quotas, next_after }))
+    Ok(Answer::json(QuotasAnswer { quotas, next_after, unreadable }))
 }
 
 async fn get_quota(call: Call<Nothing, Nothing>) -> Answered<Answer<QuotaSnapshot>> {

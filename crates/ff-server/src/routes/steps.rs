@@ -2,7 +2,7 @@
 
 use axum::http::Method;
 use ff_api::{RecordStepRequest, Scope, SleepStepRequest, StepsAnswer};
-use ff_core::contracts::{RecordStepOutcome, SleepOutcome};
+use ff_core::contracts::{Listed, RecordStepOutcome, SleepOutcome};
 use ff_core::engine_backend::StepOperations;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -60,8 +60,9 @@ struct StepQuery {
 async fn list(call: Call<StepQuery, Nothing>) -> Answered<Answer<StepsAnswer>> {
     let (id, limit) = (call.execution_id()?, wire::limit(call.query.limit, 1_000)?);
     let after = call.query.after.unwrap_or_default();
-    let steps = call.door.backend().list_steps(&id, after, limit).await?;
+    let found = call.door.backend().list_steps(&id, after, limit).await?;
+    let Listed { items: steps, unreadable } = found;
     let last = steps.last().filter(|_| steps.len() == limit);
     let next_after = last.map(|step| step.sequence);
-    Ok(Answer::json(StepsAnswer { steps, next_after }))
+    Ok(Answer::json(StepsAnswer { steps, next_after, unreadable }))
 }

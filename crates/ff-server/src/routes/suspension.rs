@@ -7,7 +7,7 @@ use ff_api::{
     WaitpointTokenAnswer,
 };
 use ff_core::contracts::{
-    DeliverSignalArgs, ListSignalsArgs, ListWaitpointsArgs, PendingWaitpoint, ResumeArgs,
+    DeliverSignalArgs, ListSignalsArgs, ListWaitpointsArgs, Listed, PendingWaitpoint, ResumeArgs,
     SignalOutcome, SignalTarget, SuspendOutcome, SuspensionSnapshot, WaitpointPage,
 };
 use ff_core::engine_backend::SuspensionOperations;
@@ -145,7 +145,7 @@ async fn observe_signals(
     let handle = wire::handle(&call.body.handle)?;
     let signals = call.door.backend().observe_signals(&handle).await?;
     let signals = signals.into_iter().map(wire::signal).collect();
-    Ok(Answer::json(SignalsAnswer { signals, next_after: None }))
+    Ok(Answer::json(SignalsAnswer { signals, next_after: None, unreadable: Vec::new() }))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -200,14 +200,15 @@ async fn list_signals(call: Call<SignalQuery, Nothing>) -> Answered<Answer<Signa
         after: call.query.after.unwrap_or_default().min(i32::MAX as u32),
         limit,
     };
-    let signals = call.door.backend().list_signals(args).await?;
+    let found = call.door.backend().list_signals(args).await?;
+    let Listed { items: signals, unreadable } = found;
     let next_after = signals.last().filter(|_| signals.len() == limit).map(|last| last.number);
     let signals = signals.into_iter().map(|snapshot| ff_api::Signal {
         number: Some(snapshot.number),
         effect: Some(snapshot.effect),
         ..wire::signal(snapshot.signal)
     });
-    Ok(Answer::json(SignalsAnswer { signals: signals.collect(), next_after }))
+    Ok(Answer::json(SignalsAnswer { signals: signals.collect(), next_after, unreadable }))
 }
 
 async fn signal_waitpoint(call: Call<Nothing, SignalRequest>) -> Answered<Answer<SignalOutcome>> {

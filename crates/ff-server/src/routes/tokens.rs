@@ -116,10 +116,10 @@ struct TokenQuery {
 async fn list(call: Call<TokenQuery, Nothing>) -> Answered<Answer<TokenList>> {
     let limit = wire::limit(call.query.limit, 100)?;
     let stored = call.door.backend().list_tokens(call.query.after, limit).await?;
-    let tokens: Vec<TokenSnapshot> = stored.into_iter().map(snapshot).collect();
+    let tokens: Vec<TokenSnapshot> = stored.items.into_iter().map(snapshot).collect();
     let last = tokens.last().filter(|_| tokens.len() == limit);
     let next_after = last.map(|token| token.token_id);
-    Ok(Answer::json(TokenList { tokens, next_after }))
+    Ok(Answer::json(TokenList { tokens, next_after, unreadable: stored.unreadable }))
 }
 
 async fn revoke(call: Call<Nothing, Nothing>) -> Answered<Answer<TokenSnapshot>> {

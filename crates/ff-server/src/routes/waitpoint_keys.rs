@@ -3,7 +3,7 @@
 use axum::http::Method;
 use ff_api::{RotateWaitpointSecretRequest, Scope, WaitpointKeysAnswer};
 use ff_core::contracts::{
-    RotateWaitpointSecretArgs, RotateWaitpointSecretResult, SeedWaitpointSecretResult,
+    Listed, RotateWaitpointSecretArgs, RotateWaitpointSecretResult, SeedWaitpointSecretResult,
 };
 use ff_core::engine_backend::SuspensionOperations;
 
@@ -38,8 +38,8 @@ pub fn routes() -> Vec<Route> {
 }
 
 async fn list(call: Call<Nothing, Nothing>) -> Answered<Answer<WaitpointKeysAnswer>> {
-    let keys = call.door.backend().list_waitpoint_keys().await?;
-    Ok(Answer::json(WaitpointKeysAnswer { keys }))
+    let Listed { items: keys, unreadable } = call.door.backend().list_waitpoint_keys().await?;
+    Ok(Answer::json(WaitpointKeysAnswer { keys, unreadable }))
 }
 
 async fn seed(call: Call<Nothing, Nothing>) -> Answered<Answer<SeedWaitpointSecretResult>> {

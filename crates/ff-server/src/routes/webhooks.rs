@@ -5,7 +5,7 @@ use ff_api::{
     CreateWebhookRequest, CreatedWebhook, RotateWebhookSecretRequest, Scope,
     WebhookDeliveriesAnswer, WebhooksAnswer,
 };
-use ff_core::contracts::{CreateWebhookArgs, RotateWebhookSecretArgs, WebhookSnapshot};
+use ff_core::contracts::{CreateWebhookArgs, Listed, RotateWebhookSecretArgs, WebhookSnapshot};
 use ff_core::engine_backend::WebhookOperations;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -115,10 +115,11 @@ struct WebhookQuery {
 async fn list(call: Call<WebhookQuery, Nothing>) -> Answered<Answer<WebhooksAnswer>> {
     let limit = wire::limit(call.query.limit, 100)?;
     let namespace = call.door.namespace().ok();
-    let webhooks = call.door.backend().list_webhooks(namespace, call.query.after, limit).await?;
+    let found = call.door.backend().list_webhooks(namespace, call.query.after, limit).await?;
+    let Listed { items: webhooks, unreadable } = found;
     let last = webhooks.last().filter(|_| webhooks.len() == limit);
     let next_after = last.map(|webhook| webhook.webhook_id);
-    Ok(Answer::json(WebhooksAnswer { webhooks, next_after }))
+    Ok(Answer::json(WebhooksAnswer { webhooks, next_after, unreadable }))
 }
 
 async fn describe(call: Call<Nothing, Nothing>) -> Answered<Answer<WebhookSnapshot>> {
@@ -128,8 +129,9 @@ async fn describe(call: Call<Nothing, Nothing>) -> Answered<Answer<WebhookSnapsh
 
 async fn deliveries(call: Call<Nothing, Nothing>) -> Answered<Answer<WebhookDeliveriesAnswer>> {
     let id = call.uuid("webhook_id")?;
-    let deliveries = call.door.backend().list_webhook_deliveries(id).await?;
-    Ok(Answer::json(WebhookDeliveriesAnswer { deliveries }))
+    let found = call.door.backend().list_webhook_deliveries(id).await?;
+    let Listed { items: deliveries, unreadable } = found;
+    Ok(Answer::json(WebhookDeliveriesAnswer { deliveries, unreadable }))
 }
 
 async fn delete(call: Call<Nothing, Nothing>) -> Answered<Answer<Nothing>> {

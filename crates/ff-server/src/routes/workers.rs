@@ -3,8 +3,8 @@
 use axum::http::Method;
 use ff_api::{RegisterWorkerRequest, Scope, WorkersAnswer};
 use ff_core::contracts::{
-    HeartbeatOutcome, ListWorkersArgs, RegisterWorkerArgs, RegisterWorkerOutcome, RetireOutcome,
-    WorkerRef, WorkerSnapshot,
+    HeartbeatOutcome, ListWorkersArgs, Listed, RegisterWorkerArgs, RegisterWorkerOutcome,
+    RetireOutcome, WorkerRef, WorkerSnapshot,
 };
 use ff_core::engine_backend::WorkerOperations;
 use ff_core::types::{LaneId, Namespace, WorkerInstanceId};
@@ -91,10 +91,10 @@ async fn list(call: Call<WorkerQuery, Nothing>) -> Answered<Answer<WorkersAnswer
     let after = after.transpose()?;
     let lane_id = call.query.lane_id.clone().map(LaneId::new);
     let args = ListWorkersArgs { namespace: namespace.clone(), lane_id, after, limit };
-    let workers = call.door.backend().list_workers(args).await?;
+    let Listed { items: workers, unreadable } = call.door.backend().list_workers(args).await?;
     let last = workers.last().filter(|_| workers.len() == limit);
     let next_after = last.map(|worker| next_after(namespace.as_ref(), worker));
-    Ok(Answer::json(WorkersAnswer { workers, next_after }))
+    Ok(Answer::json(WorkersAnswer { workers, next_after, unreadable }))
 }
 
 /// A place in the list: an instance, and before it the length and the name of its namespace in a

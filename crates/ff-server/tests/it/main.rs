@@ -5,6 +5,7 @@ mod audit;
 mod budgets;
 mod bulk;
 mod client;
+mod damaged;
 mod docs;
 mod events;
 mod executions;
