@@ -14,6 +14,7 @@
 //! the next scan from the front.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,7 @@ type Class = (Arc<str>, Arc<str>);
 /// scanned from the front, so any of them may be forgotten.
 pub(crate) struct Outlines {
     lanes: Mutex<HashMap<Arc<str>, Outline>>,
+    last_id: AtomicU64,
     most_lanes: usize,
     most_classes: usize,
 }
@@ -56,6 +58,8 @@ impl Default for Outlines {
 
 #[derive(Clone, Default)]
 struct Outline {
+    /// Another one each time that a lane becomes known.
+    id: u64,
     /// Each with the rank that a scan begins at.
     classes: BTreeMap<Class, i64>,
     /// Until then scans begin behind what was handed out.
@@ -78,7 +82,7 @@ impl Outlines {
 
     /// Remembers so many lanes at most, and of each so many classes.
     fn bounded(most_lanes: usize, most_classes: usize) -> Self {
-        Self { lanes: Mutex::default(), most_lanes, most_classes }
+        Self { lanes: Mutex::default(), last_id: AtomicU64::new(0), most_lanes, most_classes }
     }
 
     /// Beyond the bound all lanes are forgotten: which of them is needed next is not known.
@@ -97,9 +101,17 @@ impl Outlines {
         self.lock().clear();
     }
 
-    /// What is known of a lane, and whether it is time to look at its front.
+    /// What is known of a lane, and whether it is time to look at its front. From now on the lane is
+    /// known, so that what is made claimable during a scan is noted.
     fn of(&self, lane: &Arc<str>) -> Outline {
-        let mut known = self.lock().get(lane).cloned().unwrap_or_default();
+        let mut outlines = self.lock();
+        let mut known = outlines.get(lane).cloned().unwrap_or_else(|| {
+            let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+            let unseen = Outline { id, ..Outline::default() };
+            self.put(&mut outlines, lane, unseen.clone());
+            unseen
+        });
+        drop(outlines);
         let begin = match known.made {
             _ if !known.is_behind() => i64::MIN,
             Some((_, rank)) => rank,
@@ -110,6 +122,47 @@ impl Outlines {
         }
         known.behind_until = known.behind_until.filter(|_| begin > i64::MIN);
         known
+    }
+
+    /// Keeps what was seen, and where to begin next time in lanes that have more.
+    fn remember(
+        &self,
+        scans: &BTreeMap<ClaimScan, usize>,
+        known: &HashMap<Arc<str>, Outline>,
+        found: &Found,
+        started: Instant,
+    ) {
+        let mut outlines = self.lock();
+        for (lane, outline) in known {
+            let mut outline = outline.clone();
+            // Work may have been made while this scan ran. If the lane was forgotten meanwhile, that
+            // was not noted: the next scan begins at the front.
+            let Some(now) = outlines.get(lane).filter(|now| now.id == outline.id) else { continue };
+            outline.made = now.made;
+            for (class, from) in &now.classes {
+                if outline.made.is_some() {
+                    outline.classes.entry(class.clone()).or_insert(*from);
+                }
+            }
+            if outline.behind_until.is_none() {
+                outline.made = outline.made.filter(|(at, _)| *at >= started);
+            }
+            let full = |(scan, many): (&ClaimScan, &usize)| {
+                scan.lane != *lane || found.rows.get(scan).is_some_and(|rows| rows.len() >= *many)
+            };
+            if !scans.iter().all(full) {
+                outline.behind_until = None;
+            } else if outline.behind_until.is_none() {
+                let rest = (started.elapsed() * SHARE).min(FROM_THE_FRONT_AT_LAST);
+                let rest = rest.max(FROM_THE_FRONT);
+                outline.behind_until = Some(Instant::now() + rest);
+            }
+            for (class, from) in &mut outline.classes {
+                let first = found.first.get(&(lane.clone(), class.clone()));
+                *from = first.copied().map_or(*from, |first| first.max(*from));
+            }
+            self.put(&mut outlines, lane, outline);
+        }
     }
 
     /// What this engine makes claimable is found by its next claim, wherever it stands in line.
@@ -185,49 +238,9 @@ impl Loader<'_> {
         if !more.is_empty() {
             self.scan(world, &mut found, &more, &[], needs).await?;
         }
-        self.remember(scans, &known, &found, started);
+        self.cache.outlines.remember(scans, &known, &found, started);
         let short = self.answer(world, scans, &known, found);
         if short.is_empty() { Ok(()) } else { self.rescan(world, short, needs).await }
-    }
-
-    /// Keeps what was seen, and where to begin next time in lanes that have more.
-    fn remember(
-        &self,
-        scans: &BTreeMap<ClaimScan, usize>,
-        known: &HashMap<Arc<str>, Outline>,
-        found: &Found,
-        started: Instant,
-    ) {
-        let mut outlines = self.cache.outlines.lock();
-        for (lane, outline) in known {
-            let mut outline = outline.clone();
-            // Somebody may have made work while this scan ran.
-            let meanwhile = outlines.get(lane);
-            outline.made = meanwhile.and_then(|now| now.made);
-            for (class, from) in meanwhile.into_iter().flat_map(|now| &now.classes) {
-                if outline.made.is_some() {
-                    outline.classes.entry(class.clone()).or_insert(*from);
-                }
-            }
-            if outline.behind_until.is_none() {
-                outline.made = outline.made.filter(|(at, _)| *at >= started);
-            }
-            let full = |(scan, many): (&ClaimScan, &usize)| {
-                scan.lane != *lane || found.rows.get(scan).is_some_and(|rows| rows.len() >= *many)
-            };
-            if !scans.iter().all(full) {
-                outline.behind_until = None;
-            } else if outline.behind_until.is_none() {
-                let rest = (started.elapsed() * SHARE).min(FROM_THE_FRONT_AT_LAST);
-                let rest = rest.max(FROM_THE_FRONT);
-                outline.behind_until = Some(Instant::now() + rest);
-            }
-            for (class, from) in &mut outline.classes {
-                let first = found.first.get(&(lane.clone(), class.clone()));
-                *from = first.copied().map_or(*from, |first| first.max(*from));
-            }
-            self.cache.outlines.put(&mut outlines, lane, outline);
-        }
     }
 
     /// Answers the scans, and names those that did not look at the front and found too little.
@@ -265,18 +278,19 @@ impl Loader<'_> {
     ) -> Result<(), StoreError> {
         let mut lanes: Vec<_> = short.keys().map(|scan| scan.lane.clone()).collect();
         lanes.dedup();
+        let unseen = |lane: &Arc<str>| {
+            let id = self.cache.outlines.of(lane).id;
+            (lane.clone(), Outline { id, ..Outline::default() })
+        };
+        let mut known: HashMap<_, _> = lanes.iter().map(unseen).collect();
         let (mut found, started) = (Found::default(), Instant::now());
         self.scan(world, &mut found, &[], &lanes, needs).await?;
-        let outline = |(lane, classes): (Arc<str>, Vec<Class>)| {
+        for (lane, classes) in found.classes.drain() {
             let classes = classes.into_iter().map(|class| (class, i64::MIN)).collect();
-            (lane, Outline { classes, ..Outline::default() })
-        };
-        let mut known: HashMap<_, _> = found.classes.drain().map(outline).collect();
-        for lane in lanes {
-            known.entry(lane).or_default();
+            known.entry(lane).or_default().classes = classes;
         }
         self.scan(world, &mut found, &parts(&short, &known), &[], needs).await?;
-        self.remember(&short, &known, &found, started);
+        self.cache.outlines.remember(&short, &known, &found, started);
         self.answer(world, &short, &known, found);
         Ok(())
     }
@@ -391,6 +405,61 @@ mod tests {
             outlines.learn(&Change { executions, ..Change::default() });
             let known = outlines.lock().get(&lane).map_or(0, |outline| outline.classes.len());
             assert!(known <= 5, "{known} classes");
+        }
+    }
+
+    /// A scan that found as much as it was asked for, in a lane with one class.
+    fn remember(outlines: &Outlines, lane: &Arc<str>, mut known: Outline, started: Instant) {
+        let class = (Arc::from("0"), Arc::from(""));
+        known.classes.insert(class.clone(), i64::MIN);
+        let scan = ClaimScan { lane: lane.clone(), namespace: None, offered: Vec::new() };
+        let key = row(lane, 0).key;
+        let mut found = Found::default();
+        found.rows.insert(scan.clone(), vec![(70, key)]);
+        found.first.insert((lane.clone(), class), 70);
+        let known = HashMap::from([(lane.clone(), known)]);
+        outlines.remember(&BTreeMap::from([(scan, 1)]), &known, &found, started);
+    }
+
+    /// Where the next scan of a lane begins at the latest: one that is not known, at the front.
+    fn begins(outlines: &Outlines, lane: &Arc<str>) -> i64 {
+        let outlines = outlines.lock();
+        let Some(known) = outlines.get(lane) else { return i64::MIN };
+        let made = known.made.map(|(_, rank)| rank);
+        made.into_iter().chain(known.classes.values().copied()).min().unwrap_or(i64::MIN)
+    }
+
+    #[test]
+    fn work_that_is_made_during_a_scan_is_found_by_the_next() {
+        let lane: Arc<str> = "lane".into();
+        let made = Change { executions: vec![Write::Update(row("lane", 0))], ..Change::default() };
+        let rank = row("lane", 0).rank();
+        assert!(rank < 70 && row("lane", 0).is_claimable());
+
+        let started = Instant::now();
+        let outlines = Outlines::default();
+        remember(&outlines, &lane, outlines.of(&lane), started);
+        assert_eq!(begins(&outlines, &lane), 70, "behind what was handed out");
+
+        // Of a lane that is not known yet.
+        let outlines = Outlines::default();
+        let known = outlines.of(&lane);
+        outlines.learn(&made);
+        remember(&outlines, &lane, known, started);
+        assert!(begins(&outlines, &lane) <= rank);
+
+        // Of a lane that was forgotten, and of one that became known again since.
+        for again in [false, true] {
+            let outlines = Outlines::default();
+            remember(&outlines, &lane, outlines.of(&lane), started);
+            let known = outlines.of(&lane);
+            outlines.forget();
+            outlines.learn(&made);
+            if again {
+                outlines.of(&lane);
+            }
+            remember(&outlines, &lane, known, started);
+            assert!(begins(&outlines, &lane) <= rank);
         }
     }
 }

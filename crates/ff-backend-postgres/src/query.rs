@@ -36,14 +36,22 @@ pub(crate) const DIALECT: Dialect = Dialect {
 /// Longer than any read that a caller would wait for.
 const READ_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two tries, so that readers do not keep a server busy that cannot answer yet.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+
 /// Answers a query. A server that was restarted has closed every connection of the pool, so the
 /// query is tried again on the next one; while the server is away no connection can be had.
 pub(crate) async fn run(store: &PostgresStore, query: Query) -> Result<Rows, StoreError> {
     let give_up = Instant::now() + CONNECT_PATIENCE;
+    let mut pause = FIRST_PAUSE;
     loop {
         let connection = store.readers.acquire().await.map_err(|error| store_error(&error))?;
         match once(store, connection, query.clone()).await {
-            Err(StoreError::Unavailable(_)) if !store.is_closed() && Instant::now() < give_up => {}
+            Err(StoreError::Unavailable(_)) if !store.is_closed() && Instant::now() < give_up => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
             answer => return answer,
         }
     }
