@@ -30,3 +30,19 @@ impl<S: Hash + Eq> Texts<S> {
         made
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_texts_are_kept_than_the_bound() {
+        let texts = Texts::default();
+        for shape in 0..3 * MOST {
+            assert_eq!(*texts.get(shape, ToString::to_string), *shape.to_string());
+            assert!(texts.0.lock().unwrap().len() <= MOST);
+        }
+        let again = texts.get(3 * MOST - 1, |_| panic!("the last one is kept"));
+        assert_eq!(*again, *(3 * MOST - 1).to_string());
+    }
+}
