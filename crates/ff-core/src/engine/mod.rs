@@ -1,6 +1,7 @@
 //! The shell around the pure core: it batches, waits, sweeps and serves subscriptions.
 
 mod batcher;
+mod caution;
 mod claiming;
 pub mod clock;
 mod cursor;
@@ -38,12 +39,13 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::caution::Caution;
 use self::journal::Journal;
 use crate::contracts::Stamp;
 use crate::engine_error::{EngineError, StoreError};
 use crate::limits::Limits;
 use crate::operations::Operation;
-use crate::operations::timer::{Announce, Isolation, Retain, Retention, Sweep};
+use crate::operations::timer::{Announce, Retain, Retention};
 use crate::store::{Job, Query, Rows, Store};
 use crate::token::{Keyring, WaitpointSecrets};
 use crate::types::Namespace;
@@ -90,10 +92,6 @@ pub struct Engine {
 /// The receiving end of an engine's queue, for whoever runs [`pump`].
 pub type Queue = mpsc::Receiver<Job>;
 
-const SWEEP_TIMERS: usize = 200;
-/// So many are looked at one by one, after a sweep has panicked.
-const ISOLATED_TIMERS: usize = 50;
-const BULK_CHUNK: usize = 100;
 const ANNOUNCE: usize = 500;
 const RETAIN_EVENTS: usize = 500;
 
@@ -224,19 +222,17 @@ impl Engine {
 
     async fn fire(&self) -> Result<usize, EngineError> {
         let mut total = 0;
-        let mut isolated = false;
+        let mut caution = Caution::default();
         loop {
-            let entropy = fastrand::u64(..);
-            let isolation = isolated.then(|| Isolation::new(self.journal.pauses()));
-            let limit = if isolated { ISOLATED_TIMERS } else { SWEEP_TIMERS };
-            let sweep = Sweep { limit, bulk_chunk: BULK_CHUNK, entropy, isolation };
+            let (sweep, last) = caution.sweep(&self.journal);
             let swept = match self.run(None, sweep).await {
-                Err(error) if error.is_panic() && !isolated => {
-                    isolated = true;
+                Err(error) => {
+                    caution.grow(error, &last)?;
                     continue;
                 }
-                swept => swept?,
+                Ok(swept) => swept,
             };
+            caution.fault = None;
             self.journal.tell(&swept.notes);
             self.journal.tell_faults(&swept.faults);
             total += swept.timers;

@@ -1,7 +1,8 @@
 //! A panic anywhere in a transaction is answered, and the engine goes on.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -11,9 +12,10 @@ use crate::contracts::{Durability, Submission};
 use crate::engine::prepare_submit;
 use crate::engine_error::{EngineError, StoreError};
 use crate::operations::execution::Submit;
-use crate::store::memory::MemoryStore;
+use crate::state::PublicState;
+use crate::store::memory::{MemoryStore, Tables};
 use crate::store::{Batch, Bells, Query, Rows, Store};
-use crate::types::{FlowId, LaneId, TimestampMs};
+use crate::types::{ExecutionKey, FlowId, LaneId, TimestampMs};
 
 const NEVER: u8 = 0;
 const BEFORE: u8 = 1;
@@ -24,13 +26,30 @@ const TIDYING: u8 = 3;
 struct Faulty {
     memory: MemoryStore,
     fault: AtomicU8,
+    /// An execution whose changes cannot be written.
+    unwritable: OnceLock<ExecutionKey>,
     distrusted: AtomicU32,
 }
 
 impl Faulty {
     fn new() -> Arc<Self> {
-        let memory = MemoryStore::new(Arc::new(ManualClock::new(1_000)));
-        Arc::new(Self { memory, fault: AtomicU8::new(NEVER), distrusted: AtomicU32::new(0) })
+        Self::at(&Arc::new(ManualClock::new(1_000)))
+    }
+
+    fn at(clock: &Arc<ManualClock>) -> Arc<Self> {
+        let memory = MemoryStore::new(clock.clone());
+        let (fault, distrusted) = (AtomicU8::new(NEVER), AtomicU32::new(0));
+        Arc::new(Self { memory, fault, unwritable: OnceLock::new(), distrusted })
+    }
+
+    /// Undoes a transaction and panics if it has changed what cannot be written.
+    fn check_written(&self, before: Tables) {
+        let Some(key) = self.unwritable.get() else { return };
+        let unchanged = self.memory.read(|now| now.executions[key] == before.executions[key]);
+        if !unchanged {
+            self.memory.edit(|now| *now = before);
+            panic!("the bug shows");
+        }
     }
 
     fn panic_once(&self, fault: u8) {
@@ -71,7 +90,9 @@ impl Store for Faulty {
 
     async fn transact(&self, batch: &mut Batch) -> Result<(), StoreError> {
         self.panic_once(BEFORE);
+        let before = self.memory.dump();
         self.memory.transact(batch).await?;
+        self.check_written(before);
         self.panic_once(AFTER);
         Ok(())
     }
@@ -170,4 +191,33 @@ async fn a_pump_that_panics_after_it_was_stopped_ends() {
     pump(store, queue, Pumping { max_batch: 64, own_thread: false }, told).await;
     waiting.await.expect("no panic").expect("answered before");
     assert!(engine.check_writing().expect_err("it has ended").is_closed());
+}
+
+/// A timer whose change the store cannot write is put off, and the others fire.
+#[tokio::test]
+async fn a_timer_that_cannot_be_written_does_not_stop_the_others() {
+    let clock = Arc::new(ManualClock::new(1_000));
+    let store = Faulty::at(&clock);
+    let config = EngineConfig { manual_sweeps: true, ..EngineConfig::default() };
+    let engine = Engine::start(store.clone(), config);
+    for _ in 0..5 {
+        let items = vec![Submission::new("lane", "kind").delay(Duration::from_secs(1))];
+        let submit = prepare_submit(items, &engine.config().limits, None, |_| 0).expect("valid");
+        engine.run(None, submit).await.expect("submitted");
+    }
+    let timers = || store.memory.read(|tables| tables.timers.clone());
+    let guilty = timers().into_values().nth(2).expect("five timers").members[0].execution;
+    store.unwritable.set(guilty).expect("set once");
+
+    clock.advance(Duration::from_secs(1));
+    engine.sweep().await.expect("the others fire");
+    let delayed = |tables: &Tables| {
+        let rows = tables.executions.values();
+        let delayed = rows.filter(|row| row.public_state == PublicState::Delayed);
+        delayed.map(|row| row.key).collect::<Vec<_>>()
+    };
+    assert_eq!(store.memory.read(delayed), [guilty]);
+    let put_off = timers().into_values().next().expect("it is armed again");
+    assert_eq!(put_off.members[0].execution, guilty);
+    assert!(put_off.key.due_at > store.now());
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use uuid::Uuid;
 
@@ -36,11 +36,19 @@ pub struct Isolation {
     /// Those that panicked when they were asked what they must see. Without that they cannot
     /// decide.
     panicked: Mutex<BTreeMap<TimerKey, String>>,
+    /// The timer that was looked at last, for an engine that looks at one at a time.
+    pub last: Arc<Mutex<Option<TimerKey>>>,
 }
 
 impl Isolation {
     pub fn new(pauses: HashMap<(TimerKind, Uuid), u64>) -> Self {
-        Self { pauses, panicked: Mutex::default() }
+        Self { pauses, ..Self::default() }
+    }
+
+    /// Puts a timer off without a look at it: what it does cannot be written.
+    pub fn with_fault(self, timer: TimerKey, why: String) -> Self {
+        self.panicked().insert(timer, why);
+        self
     }
 
     /// Lets a timer name what it must see.
@@ -61,6 +69,7 @@ impl Isolation {
         timer: &TimerRow,
         fire: impl FnOnce(&mut Progress),
     ) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(timer.key);
         let before = progress.clone();
         let why = match self.panicked().get(&timer.key) {
             Some(why) => Some(why.clone()),
