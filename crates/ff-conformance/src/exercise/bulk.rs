@@ -1,10 +1,11 @@
 //! Bulk operations reach what they name, once, and can be stopped and taken up again.
 
 use ff_core::contracts::{
-    BulkAction, BulkFilter, BulkSnapshot, BulkState, EventType, FailureClass, ListBulkArgs,
-    StartBulkArgs, Submission,
+    Actor, BulkAction, BulkFilter, BulkSnapshot, BulkState, EventFilter, EventType, FailureClass,
+    ListBulkArgs, Stamp, StartBulkArgs, Submission,
 };
-use ff_core::engine_backend::{BulkOperations, Namespaced};
+use ff_core::engine::StartAt;
+use ff_core::engine_backend::{Acting, BulkOperations, Namespaced};
 use ff_core::operations::timer::Sweep;
 use ff_core::state::PublicState;
 use ff_core::types::{ExecutionId, LaneId, Namespace};
@@ -285,4 +286,47 @@ pub async fn once_per_request(f: &Fixture) {
     assert_ne!(mine.bulk_id, first.bulk_id);
     let page = f.backend.list_bulk(ListBulkArgs::default()).await.unwrap();
     assert_eq!(page.operations.len(), 3);
+}
+
+/// What a bulk operation does to each execution names the caller that started it.
+pub async fn names_its_caller(f: &Fixture) {
+    let actor = Actor {
+        token_id: Some(Uuid::from_u128(7)),
+        token_name: Some("ops".into()),
+        remote: Some("::1".into()),
+        request_id: Some("r".into()),
+    };
+    let operator = Acting::new(f.backend.clone(), Stamp::operator(&actor));
+    f.submit(item()).await;
+    let tags = [("a.b".to_owned(), Some("b".to_owned()))].into();
+    let actions = [
+        (BulkAction::ChangePriority { new_priority: 7 }, EventType::PriorityChanged),
+        (BulkAction::SetTags { tags }, EventType::TagsChanged),
+        (cancel(), EventType::Cancelled),
+    ];
+    let (filter, by) = (BulkFilter::default(), String::new());
+    for (action, event_type) in actions {
+        let args =
+            StartBulkArgs { filter: filter.clone(), action, by: by.clone(), request_id: None };
+        let bulk = operator.start_bulk(args).await.unwrap();
+        f.advance(0).await;
+        assert_eq!(counts(&described(f, bulk.bulk_id).await), (1, 0, 0));
+        let event_types = vec![event_type];
+        let told = EventFilter { event_types, audit: true, ..EventFilter::default() };
+        let mut log = f.backend.subscribe(told, StartAt::Oldest).await.unwrap();
+        let event = log.try_next().await.unwrap().expect("an event that names the caller");
+        assert_eq!((event.by.as_deref(), event.actor.as_ref()), (Some("ops"), Some(&actor)));
+        assert_eq!(event.details["bulk_id"], bulk.bulk_id.to_string());
+    }
+    // Without a caller the events name the bulk operation alone.
+    f.submit(item()).await;
+    let bulk = start(f, waiting(), cancel()).await;
+    f.advance(0).await;
+    let event_types = vec![EventType::Cancelled];
+    let told = EventFilter { event_types, ..EventFilter::default() };
+    let mut log = f.backend.subscribe(told, StartAt::Oldest).await.unwrap();
+    log.try_next().await.unwrap();
+    let event = log.try_next().await.unwrap().expect("the second cancellation");
+    assert_eq!((event.by.as_deref(), event.actor), (Some("bulk"), None));
+    assert_eq!(event.details["bulk_id"], bulk.bulk_id.to_string());
 }

@@ -139,6 +139,7 @@ fn schedules_and_bulk() -> Vec<Exercise> {
             preview_counts, cancels_all, goes_on_where_it_was, only_what_was_there,
             can_be_cancelled, replays, reprioritises_and_retags, tells_what_refused,
             lists_and_forgets, namespaces_are_apart, refused, once_per_request,
+            names_its_caller,
         }
     }
 }

@@ -12,7 +12,7 @@ use super::Simulation;
 use super::message::{Answer, NAMESPACE, Verb};
 
 pub(super) fn start(definition: StartBulkArgs, id: Uuid) -> StartBulk {
-    StartBulk { id, definition, matched: 0 }
+    StartBulk { id, definition, caller: None, matched: 0 }
 }
 
 pub(super) fn cancel(id: Uuid) -> CancelBulk {

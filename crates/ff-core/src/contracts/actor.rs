@@ -24,12 +24,35 @@ pub struct Actor {
 }
 
 /// An actor as it is written into events: once per call, however many events it causes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Kept", into = "Kept")]
 pub struct Stamp {
     /// The actor's name goes into `by` of every event, if it is an operator's or an admin's.
     by: Option<Arc<str>>,
     /// What an event without other details gets; shared by all of them.
     alone: Arc<str>,
+}
+
+/// A stamp in a row, for the events that a request causes after its answer.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    actor: Actor,
+}
+
+impl From<Kept> for Stamp {
+    fn from(kept: Kept) -> Self {
+        Self { by: kept.by.map(Into::into), ..Self::worker(&kept.actor) }
+    }
+}
+
+impl From<Stamp> for Kept {
+    fn from(stamp: Stamp) -> Self {
+        let mut details = serde_json::from_str(&stamp.alone).unwrap_or_default();
+        let actor = take_actor(&mut details).unwrap_or_default();
+        Self { by: stamp.by.as_deref().map(Into::into), actor }
+    }
 }
 
 /// The member of an event's details that holds the actor.
@@ -87,6 +110,8 @@ mod tests {
         };
         for actor in [actor.clone(), Actor::default(), Actor { token_id: None, ..actor }] {
             let stamp = Stamp::operator(&actor);
+            let kept = serde_json::to_string(&stamp).unwrap();
+            assert_eq!(serde_json::from_str::<Stamp>(&kept).unwrap(), stamp);
             for details in [None, Some("{}"), Some(r#"{"a":{"b":"}"}}"#)] {
                 let mut stamped: Value = serde_json::from_str(&stamp.details(details)).unwrap();
                 assert_eq!(take_actor(&mut stamped), Some(actor.clone()));

@@ -42,7 +42,8 @@ pub trait BulkOperations: EngineBackend {
         };
         let count = Query::Count(list_query(&definition.filter));
         let matched = self.engine().query(count).await?.count;
-        let start = StartBulk { id, definition, matched };
+        let caller = self.stamp().map(|stamp| stamp.as_ref().clone());
+        let start = StartBulk { id, definition, caller, matched };
         self.engine().run_as(self.caller(), start).await.map(|row| views::bulk(&row))
     }
 

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::{Json, Word, record};
-use crate::contracts::{BulkState, StartBulkArgs};
+use crate::contracts::{BulkState, Stamp, StartBulkArgs};
 use crate::types::{ExecutionKey, TimestampMs};
 
 record! {
@@ -19,7 +20,7 @@ record! {
         rank: i64 = [rank: Int],
         /// The one namespace that it touches, if its filter names one.
         namespace: Option<Arc<str>> = [namespace: Text],
-        definition: Json<StartBulkArgs> = [definition: Text],
+        definition: Json<BulkDefinition> = [definition: Text],
         state: Word<BulkState> = [state: Text],
         created_at: TimestampMs = [created_at_ms: Int],
         finished_at: Option<TimestampMs> = [finished_at_ms: Int],
@@ -45,6 +46,16 @@ record! {
         code: Arc<str> = [code: Text],
         reason: Arc<str> = [reason: Text],
     }
+}
+
+/// What was asked for, and by which caller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BulkDefinition {
+    #[serde(flatten)]
+    pub args: StartBulkArgs,
+    /// The event of each execution names it. Unknown for the engine in one's own process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<Stamp>,
 }
 
 impl BulkRow {

@@ -99,10 +99,15 @@ impl EventRow {
     #[must_use]
     pub fn asked_at(mut self, asked_at: Option<TimestampMs>) -> Self {
         if let Some(at) = asked_at.filter(|at| *at != self.at) {
-            let known = self.details.as_deref().unwrap_or("{}");
-            self.details = Some(with_raw(known, [("asked_at_ms", at.0.into())]));
+            self.add_detail("asked_at_ms", at.0.into());
         }
         self
+    }
+
+    /// Says one thing more.
+    pub(crate) fn add_detail(&mut self, name: &str, value: serde_json::Value) {
+        let known = self.details.as_deref().unwrap_or("{}");
+        self.details = Some(with_raw(known, [(name, value)]));
     }
 
     #[must_use]

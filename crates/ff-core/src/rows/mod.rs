@@ -20,7 +20,7 @@ mod webhook;
 mod worker;
 
 pub use attempt::{AttemptKey, AttemptRow};
-pub use bulk::{BulkFailureKey, BulkFailureRow, BulkKey, BulkRow};
+pub use bulk::{BulkDefinition, BulkFailureKey, BulkFailureRow, BulkKey, BulkRow};
 pub use event::EventRow;
 pub use execution::{AGEING_MS_PER_PRIORITY, Blob, ExecutionRow, Rewritten};
 pub(crate) use execution::{raw_object, tags, with_raw};

@@ -5,7 +5,7 @@ use crate::engine_error::{EngineError, ValidationKind};
 use crate::rows::{BulkFailureRow, BulkRow};
 
 pub fn bulk(row: &BulkRow) -> BulkSnapshot {
-    let definition = row.definition.0.clone();
+    let definition = row.definition.0.args.clone();
     BulkSnapshot {
         bulk_id: row.key.id,
         filter: definition.filter,

@@ -30,7 +30,7 @@ fn check_reach(evidence: &Evidence, row: &BulkRow) -> Checked {
         let what = format!("everything has ended and this has not: {row:?}");
         return Err(broken("I46 no stuck work", None, what));
     }
-    let filter = &row.definition.0.filter;
+    let filter = &row.definition.0.args.filter;
     let named = evidence.tables.executions.values().filter(|execution| {
         let lane = filter.lane_id.as_ref().is_none_or(|lane| *lane.0 == *execution.lane);
         lane && execution.created_at <= row.created_at
@@ -64,7 +64,7 @@ fn started<'e>(evidence: &'e Evidence, row: &BulkRow) -> Option<&'e EventRow> {
 /// What it says that it has changed is what the log says. A call that was sent twice has started
 /// two that say the same.
 fn check_changes(evidence: &Evidence, row: &BulkRow, rows: &[BulkRow]) -> Checked {
-    let action = &row.definition.0.action;
+    let action = &row.definition.0.args.action;
     if matches!(action, BulkAction::Replay | BulkAction::ChangePriority { .. }) {
         return Ok(());
     }
@@ -84,7 +84,7 @@ fn check_changes(evidence: &Evidence, row: &BulkRow, rows: &[BulkRow]) -> Checke
         }
     };
     let changed = evidence.tables.events.values().filter(by_it).count() as u64;
-    let same = rows.iter().filter(|other| other.definition.0.action == *action);
+    let same = rows.iter().filter(|other| other.definition.0.args.action == *action);
     if changed != same.map(|row| row.changed).sum::<u64>() {
         let what = format!("the log has {changed} changes of {row:?}");
         return Err(broken("a bulk operation counts what it changes", None, what));

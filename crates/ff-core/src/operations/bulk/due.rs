@@ -30,7 +30,7 @@ pub(crate) fn more(world: &World, needs: &mut Needs, timer: &TimerRow, chunk: us
     let Some(walked) = world.walks.get(&row.key.id) else { return };
     for (_, key) in &walked.keys {
         if let Some(execution) = world.executions.get(key) {
-            action::more(world, needs, execution, &row.definition.0.action);
+            action::more(world, needs, execution, &row.definition.0.args.action);
         }
     }
 }
@@ -95,8 +95,8 @@ fn deal_with(
         row.skipped += 1;
         return;
     };
-    let before = change.executions.len();
-    match action::act(world, change, execution, &row.definition.0.action) {
+    let (before, told) = (change.executions.len(), change.events.len());
+    match action::act(world, change, execution, &row.definition.0.args.action) {
         Ok(true) => row.changed += 1,
         Ok(false) => row.skipped += 1,
         Err(error) => {
@@ -109,6 +109,12 @@ fn deal_with(
                     reason: error.to_string().into(),
                 });
             }
+        }
+    }
+    for event in &mut change.events[told..] {
+        event.add_detail("bulk_id", row.key.id.to_string().into());
+        if let Some(caller) = &row.definition.0.caller {
+            event.stamp(caller);
         }
     }
     sweeping.note_moved(change, before);

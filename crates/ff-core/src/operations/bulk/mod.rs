@@ -42,7 +42,7 @@ pub(crate) fn list_query(filter: &BulkFilter) -> ListQuery {
 
 /// What a bulk operation may reach: nothing that was created after it.
 fn reach(row: &BulkRow) -> ListQuery {
-    let filter = list_query(&row.definition.0.filter);
+    let filter = list_query(&row.definition.0.args.filter);
     let started = row.created_at.after_ms(1);
     let before = filter.created_before.map_or(started, |before| before.min(started));
     ListQuery { created_before: Some(before), ..filter }
@@ -62,11 +62,11 @@ fn timer_key(row: &BulkRow, due_at: TimestampMs) -> TimerKey {
 }
 
 fn event(row: &BulkRow, event_type: EventType, at: TimestampMs, more: Value) -> EventRow {
-    let mut details = json!({ "bulk_id": row.key.id, "action": row.definition.0.action });
+    let mut details = json!({ "bulk_id": row.key.id, "action": row.definition.0.args.action });
     if let (Value::Object(details), Value::Object(more)) = (&mut details, more) {
         details.extend(more);
     }
-    let by = Some(row.definition.0.by.as_str()).filter(|by| !by.is_empty());
+    let by = Some(row.definition.0.args.by.as_str()).filter(|by| !by.is_empty());
     let namespace = row.namespace.clone().unwrap_or_default();
     EventRow::bare(event_type, namespace, at).by(by.map(Into::into)).details(&details)
 }

@@ -4,10 +4,10 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{event, timer_key};
-use crate::contracts::{BulkState, EventType, StartBulkArgs};
+use crate::contracts::{BulkState, EventType, Stamp, StartBulkArgs};
 use crate::engine_error::{ConflictKind, EngineError};
 use crate::operations::Operation;
-use crate::rows::{BulkKey, BulkRow, Json, TimerRow, Word};
+use crate::rows::{BulkDefinition, BulkKey, BulkRow, Json, TimerRow, Word};
 use crate::store::{Change, Needs, World, Write};
 
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct StartBulk {
     pub id: Uuid,
     /// The request apart.
     pub definition: StartBulkArgs,
+    /// The caller, which what comes of it later names too.
+    pub caller: Option<Stamp>,
     /// How many executions there were a moment ago.
     pub matched: u64,
 }
@@ -31,17 +33,18 @@ impl Operation for StartBulk {
 
     fn decide(&self, world: &World) -> Result<(BulkRow, Change), EngineError> {
         if let Some(known) = world.record::<BulkRow>(&BulkKey { id: self.id }) {
-            return match known.definition.0 == self.definition {
+            return match known.definition.0.args == self.definition {
                 true => Ok((known, Change::default())),
                 false => Err(EngineError::Conflict(ConflictKind::IdempotencyKeyReused)),
             };
         }
         let namespace = self.definition.filter.namespace.as_ref();
+        let (args, caller) = (self.definition.clone(), self.caller.clone());
         let row = BulkRow {
             key: BulkKey { id: self.id },
             rank: -world.now.0,
             namespace: namespace.map(|namespace| namespace.as_str().into()),
-            definition: Json(self.definition.clone()),
+            definition: Json(BulkDefinition { args, caller }),
             state: Word(BulkState::Running),
             created_at: world.now,
             finished_at: None,
