@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::admission::Visit;
+use crate::admission::{SMALL_BODY, Visit};
 use crate::refusal::{Answered, Refusal};
 
 /// How deep arrays and objects may be nested.
@@ -29,8 +29,6 @@ pub struct BodyLimits {
 
 /// What a body may be on a route that takes none: clients that send an empty object are common.
 const EMPTY_BYTES: usize = 64;
-/// From here on a body that says how long it is has its room reserved before it is read.
-const LARGE: usize = 64 * 1024;
 
 /// Reads the body of one request.
 pub struct Reader<'v> {
@@ -61,11 +59,11 @@ impl Reader<'_> {
     }
 
     async fn frames(&mut self, mut body: Body, declared: usize) -> Answered<Bytes> {
-        if declared > LARGE {
-            self.reserve(declared).await?;
+        if let Some(visit) = &mut self.visit {
+            visit.announce(declared, self.limits.idle).await?;
         }
         let begun = Instant::now();
-        let mut read = BytesMut::with_capacity(declared.min(LARGE));
+        let mut read = BytesMut::with_capacity(declared.min(SMALL_BODY));
         loop {
             // The slowest that a body may be: after the grace, so many bytes each second.
             let earned = Duration::from_secs_f64(read.len() as f64 / self.limits.rate as f64);

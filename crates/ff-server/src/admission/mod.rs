@@ -44,6 +44,10 @@ struct Limits {
 const TOKEN_SHARE: usize = 2;
 const OPEN_SHARE: usize = 8;
 const ADDRESS_SHARE: usize = 16;
+/// The part of each share that only small bodies may use, so that large ones never starve them.
+const SMALL_PART: usize = 4;
+/// A body above this size is large. It is also the step in which room for large bodies is taken.
+pub const SMALL_BODY: usize = 64 * 1024;
 
 #[derive(Default)]
 struct Counts {
@@ -59,6 +63,8 @@ struct Use {
     requests: usize,
     waits: usize,
     bytes: usize,
+    /// What the large bodies of a token have announced. It keeps only that token waiting.
+    announced: usize,
 }
 
 impl Use {
@@ -78,6 +84,7 @@ pub struct Visit {
     counted: bool,
     started: bool,
     bytes: usize,
+    announced: usize,
 }
 
 impl Admission {
@@ -119,22 +126,63 @@ impl Admission {
             *used += 1;
         }
         let admission = self.clone();
-        Ok(Visit { admission, caller, pace, counted, started: false, bytes: 0 })
+        Ok(Visit { admission, caller, pace, counted, started: false, bytes: 0, announced: 0 })
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn try_reserve(&self, caller: Caller, more: usize) -> bool {
+    /// Tries until it succeeds, whenever room is given back, for as long as there is patience.
+    async fn wait_for(&self, patience: Duration, attempt: impl Fn() -> bool) -> Answered<()> {
+        let trying = async {
+            loop {
+                let mut returned = std::pin::pin!(self.returned.notified());
+                returned.as_mut().enable();
+                if attempt() {
+                    return;
+                }
+                returned.await;
+            }
+        };
+        let exhausted =
+            |_| Refusal::new("overloaded", "the body budget (body_budget) is exhausted");
+        tokio::time::timeout(patience, trying).await.map_err(exhausted)
+    }
+
+    /// What large bodies may take of the whole budget.
+    fn large_room(&self) -> usize {
+        self.limits.body_budget - self.limits.body_budget / SMALL_PART
+    }
+
+    /// Counts an announced body to its token, if the others of that token leave room for it and
+    /// the server has room at present. Nothing of the budget is taken.
+    fn try_announce(&self, caller: Caller, bytes: usize) -> bool {
+        let mut counts = self.counts();
+        let own = counts.by_caller.get(&caller).map_or(0, |used| used.announced);
+        if own + bytes > self.limits.body_budget / TOKEN_SHARE
+            || counts.all.bytes + bytes > self.large_room()
+        {
+            return false;
+        }
+        counts.by_caller.entry(caller).or_default().announced += bytes;
+        true
+    }
+
+    fn try_reserve(&self, caller: Caller, more: usize, large: bool) -> bool {
         let budget = self.limits.body_budget;
         let mut counts = self.counts();
         let open = !caller.has_token();
         let own = counts.by_caller.get(&caller).map_or(0, |used| used.bytes);
-        let share = if open { ADDRESS_SHARE } else { TOKEN_SHARE };
-        if counts.all.bytes + more > budget
-            || own + more > budget / share
-            || (open && counts.open.bytes + more > budget / OPEN_SHARE)
+        let share = budget / if open { ADDRESS_SHARE } else { TOKEN_SHARE };
+        let open_budget = budget / OPEN_SHARE;
+        let (all_max, open_max, own_max) = match large {
+            true => (self.large_room(), open_budget - open_budget / SMALL_PART, share),
+            false => (budget, open_budget, share + share / SMALL_PART),
+        };
+        if counts.all.bytes + more > all_max
+            || own + more > own_max
+            || (open && counts.open.bytes + more > open_max)
         {
             return false;
         }
@@ -148,30 +196,33 @@ impl Admission {
 }
 
 impl Visit {
-    /// Reserves room for a body of so many bytes in all. With a token it waits for room, because
-    /// bodies that are being worked on give theirs back; without one it is refused at once.
+    /// Prepares for a body of a declared length. A large one of a token waits here, where it
+    /// holds nothing yet, until it can be expected to arrive whole. Others take their chance.
+    pub async fn announce(&mut self, declared: usize, patience: Duration) -> Answered<()> {
+        if declared <= SMALL_BODY || !self.caller.has_token() {
+            return Ok(());
+        }
+        let (admission, caller) = (&self.admission, self.caller);
+        admission.wait_for(patience, || admission.try_announce(caller, declared)).await?;
+        self.announced = declared;
+        Ok(())
+    }
+
+    /// Reserves room for a body of so many bytes in all. With a token a small one waits for room,
+    /// because bodies that are being worked on give theirs back. A large one that already holds
+    /// some is refused at once: bodies that hold room and wait for more would stop each other.
     pub async fn reserve(&mut self, bytes: usize, patience: Duration) -> Answered<()> {
+        let large = bytes.max(self.announced) > SMALL_BODY;
+        // A large body takes its room in steps, at most one step ahead of what has arrived.
+        let bytes = if large { bytes.next_multiple_of(SMALL_BODY) } else { bytes };
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {
             return Ok(());
         }
-        let reserved = async {
-            loop {
-                let mut returned = std::pin::pin!(self.admission.returned.notified());
-                returned.as_mut().enable();
-                if self.admission.try_reserve(self.caller, more) {
-                    return true;
-                }
-                if !self.caller.has_token() {
-                    return false;
-                }
-                returned.await;
-            }
-        };
-        if !tokio::time::timeout(patience, reserved).await.unwrap_or(false) {
-            let detail = "bodies of other requests have taken all the room there is for them";
-            return Err(Refusal::new("overloaded", detail));
-        }
+        let waits = self.caller.has_token() && !(large && self.bytes > 0);
+        let patience = if waits { patience } else { Duration::ZERO };
+        let (admission, caller) = (&self.admission, self.caller);
+        admission.wait_for(patience, || admission.try_reserve(caller, more, large)).await?;
         self.bytes = bytes;
         Ok(())
     }
@@ -220,6 +271,7 @@ impl Drop for Visit {
         }
         if let Some(used) = counts.by_caller.get_mut(&self.caller) {
             used.bytes -= self.bytes;
+            used.announced -= self.announced;
             if open {
                 used.requests -= usize::from(self.started);
             } else {
@@ -230,7 +282,7 @@ impl Drop for Visit {
             }
         }
         drop(counts);
-        if self.bytes > 0 {
+        if self.bytes + self.announced > 0 {
             self.admission.returned.notify_waiters();
         }
     }

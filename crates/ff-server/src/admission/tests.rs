@@ -71,24 +71,45 @@ fn requests_without_a_token_have_places_of_their_own() {
 
 #[tokio::test]
 async fn bodies_share_a_budget() {
-    let admission = small();
+    let config = Config { body_budget: 64 * SMALL_BODY, ..Config::default() };
+    let admission = Admission::new(&config);
     let admit = |caller| admission.admit(caller, Pace::Work).unwrap();
+    let (half, step) = (32 * SMALL_BODY, SMALL_BODY);
+    // What is announced takes nothing from others, and keeps only its own token waiting.
     let mut first = admit(token(1));
-    first.reserve(1600, NOW).await.unwrap();
+    first.announce(half, NOW).await.unwrap();
+    assert_eq!(admission.counts().all.bytes, 0);
     let mut second = admit(token(1));
-    assert_eq!(refused(second.reserve(1, NOW).await), "overloaded");
-    let mut open = admit(address("1.1.1.1"));
-    open.reserve(200, NOW).await.unwrap();
-    assert_eq!(refused(open.reserve(201, NOW).await), "overloaded");
+    assert_eq!(refused(second.announce(half, NOW).await), "overloaded");
+    // Room is taken one step ahead of what arrives.
+    first.reserve(1, NOW).await.unwrap();
+    assert_eq!(admission.counts().all.bytes, step);
+    first.reserve(half, NOW).await.unwrap();
+    // A quarter is left to small bodies, whatever the large ones take.
     let mut other = admit(token(2));
-    assert_eq!(refused(other.reserve(1600, NOW).await), "overloaded");
-    other.reserve(1400, NOW).await.unwrap();
+    other.reserve(16 * step, NOW).await.unwrap();
+    assert_eq!(refused(other.reserve(17 * step, NOW).await), "overloaded");
+    let mut small = [token(1), token(3), address("1.1.1.1")].map(admit);
+    for visit in &mut small {
+        visit.reserve(step, NOW).await.unwrap();
+    }
+    drop((other, small));
+    // Without a token there is less: 4 steps for an address, 6 for large bodies of all of them.
+    let mut open = [address("1.1.1.1"), address("2.2.2.2")].map(admit);
+    open[0].reserve(4 * step, NOW).await.unwrap();
+    assert_eq!(refused(open[0].reserve(5 * step, NOW).await), "overloaded");
+    open[1].reserve(2 * step, NOW).await.unwrap();
+    assert_eq!(refused(open[1].reserve(3 * step, NOW).await), "overloaded");
+    let mut honest = [address("1.1.1.1"), address("3.3.3.3")].map(admit);
+    for visit in &mut honest {
+        visit.reserve(step, NOW).await.unwrap();
+    }
     // With a token one waits for what others give back.
-    let waiting = second.reserve(1600, Duration::from_secs(60));
+    let waiting = second.announce(half, Duration::from_secs(60));
     let giving = async { drop(first) };
-    let (reserved, ()) = tokio::join!(waiting, giving);
-    reserved.unwrap();
-    drop((second, open, other));
+    let (announced, ()) = tokio::join!(waiting, giving);
+    announced.unwrap();
+    drop((second, open, honest));
     assert_eq!(admission.counts().all, Use::default());
     assert!(admission.counts().by_caller.is_empty());
 }

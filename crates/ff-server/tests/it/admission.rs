@@ -5,7 +5,7 @@ use std::time::Duration;
 use ff_server::Config;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::client::{Client, parse};
 use crate::server::{Server, config};
@@ -66,6 +66,38 @@ async fn bodies_that_do_not_arrive_keep_nothing_from_others() {
     assert_eq!(other.with(None).get("/livez").await.status, 200);
     let signal = json!({ "token": "ffw1.k1.x.y", "signal": { "signal_name": "x" } });
     assert_eq!(other.with(None).post("/v1/signals", signal).await.status, 401);
+    drop(held);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn announced_bodies_take_no_room_from_others() {
+    let server = Server::start().await;
+    let honest = server.client.clone();
+    let mut held = Vec::new();
+    for last in [71, 72, 73] {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+        let mut stream = socket.connect(honest.address).await.unwrap();
+        let head = head("POST /v1/signals", &honest.with(None), 2 << 20);
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(b"{").await.unwrap();
+        held.push(stream);
+    }
+    for _ in 0..3 {
+        let greedy = server.user(&["submit"], &["*"]).await;
+        held.push(open(&greedy, "POST /v1/executions/batch", 16 << 20).await);
+    }
+    connections(&honest, 7).await;
+    let signal = json!({ "token": "ffw1.k1.x.y", "signal": { "signal_name": "x" } });
+    assert_eq!(honest.with(None).post("/v1/signals", signal).await.status, 401);
+    server.submit("l", json!(1)).await;
+    let (handle, _) = server.claim("l").await;
+    // A large body of another token has room too.
+    let large = json!({ "lane_id": "l", "execution_kind": "k", "payload": "x".repeat(200_000) });
+    honest.post("/v1/executions", large).await.expect(201);
+    let renew = json!({ "handles": [handle] });
+    honest.post("/v1/leases/renew", renew).await.expect(200);
     drop(held);
     server.stop().await;
 }
