@@ -101,8 +101,8 @@ impl Outlines {
         self.lock().clear();
     }
 
-    /// What is known of a lane, and whether it is time to look at its front. From now on the lane is
-    /// known, so that what is made claimable during a scan is noted.
+    /// What is known of a lane, and whether it is time to look at its front. From now on the lane
+    /// is known, so that what is made claimable during a scan is noted.
     fn of(&self, lane: &Arc<str>) -> Outline {
         let mut outlines = self.lock();
         let mut known = outlines.get(lane).cloned().unwrap_or_else(|| {
@@ -135,8 +135,8 @@ impl Outlines {
         let mut outlines = self.lock();
         for (lane, outline) in known {
             let mut outline = outline.clone();
-            // Work may have been made while this scan ran. If the lane was forgotten meanwhile, that
-            // was not noted: the next scan begins at the front.
+            // Work may have been made while this scan ran. If the lane was forgotten meanwhile,
+            // that was not noted: the next scan begins at the front.
             let Some(now) = outlines.get(lane).filter(|now| now.id == outline.id) else { continue };
             outline.made = now.made;
             for (class, from) in &now.classes {

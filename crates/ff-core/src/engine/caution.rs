@@ -12,8 +12,8 @@ const SWEEP_TIMERS: usize = 200;
 const ISOLATED_TIMERS: usize = 50;
 const BULK_CHUNK: usize = 100;
 
-/// A timer whose look panics is found inside a transaction. One whose change cannot be written shows
-/// only by an unknown outcome, so then each has a transaction of its own.
+/// A timer whose look panics is found inside a transaction. One whose change cannot be written
+/// shows only by an unknown outcome, so then each has a transaction of its own.
 #[derive(Default)]
 pub(super) struct Caution {
     isolated: bool,

@@ -99,13 +99,23 @@ impl<'w> Drafts<'w> {
         }
     }
 
-    /// There may be room: whoever waits is looked at.
+    /// There may be room: the waiters are looked at.
     pub fn arm_if_waited_for(&mut self, change: &mut Change, id: Uuid) {
+        self.arm_waiters(change, id, self.world.now);
+    }
+
+    /// The same for a rule that changes. A sweep that has read the rule before deletes the timers
+    /// that it has seen due; a timer of a later time is not among them.
+    pub fn arm_for_new_rule(&mut self, change: &mut Change, id: Uuid) {
+        self.arm_waiters(change, id, self.world.now.after_ms(1));
+    }
+
+    fn arm_waiters(&mut self, change: &mut Change, id: Uuid, at: TimestampMs) {
         if self.get(id).is_some_and(|row| row.is_waiting) {
             if let Some(pass) = self.account(id).and_then(|account| account.pass.as_mut()) {
                 pass.again = true;
             }
-            self.arm(change, id, self.world.now);
+            self.arm(change, id, at);
         }
     }
 

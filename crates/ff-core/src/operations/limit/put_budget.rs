@@ -79,7 +79,7 @@ impl Operation for PutBudget {
                     None => account.reset(world.now),
                 }
             }
-            drafts.arm_if_waited_for(&mut change, id);
+            drafts.arm_for_new_rule(&mut change, id);
             drafts.write(&mut change);
         }
         let details = json!({ "limit": "budget", "budget_id": args.budget_id });
