@@ -235,7 +235,7 @@ pub async fn refunds_wake(f: &Fixture) {
     let raised = f.submit(charged_item()).await;
     assert!(f.try_claim().await.is_none());
     f.backend.put_budget(budget(20, 10)).await.unwrap();
-    f.advance(0).await;
+    f.advance(1).await;
     assert_eq!(f.claim().await.execution_id, raised);
 }
 
