@@ -144,7 +144,10 @@ impl Step {
         match self {
             Self::Describe(id) => text(on, &on.describe_execution(id).await),
             Self::Explain(id) => text(on, &on.explain(id).await),
-            Self::History(id, after, limit) => text(on, &on.history(id, *after, *limit).await),
+            Self::History(id, after, limit) => {
+                let history = on.history(id, *after, *limit).await;
+                text(on, &history.map(super::log::comparable))
+            }
             Self::Payload(id) => text(on, &on.payload(id).await),
             Self::Result(id) => text(on, &on.result(id).await),
             Self::List(args) => text(on, &on.list_executions(args.clone()).await),
