@@ -121,7 +121,7 @@ async fn lose_all(f: &Fixture) {
     write(f, Change { timers, ..Change::default() }).await;
 }
 
-/// Timers that are gone are found by whoever looks, and armed again by whoever mends.
+/// Missing timers are found by a check, and armed again by a repair.
 pub async fn lost_ones_are_armed_again(f: &Fixture) {
     let waiting = waiting(f).await;
     assert_eq!(missing(f).await, [""; 0]);

@@ -1,4 +1,4 @@
-//! Counters, counted anew: for whoever doctors a store.
+//! Counters, counted anew, for `doctor`.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! Whether everything that waits for a time has a timer: for whoever doctors a store.
+//! Whether everything that waits for a time has a timer, for `doctor`.
 //!
 //! Timers are read first, page by page, and then what waits. What moves meanwhile seems to have
 //! none, so it is missing one only if it is found twice without a change between.
